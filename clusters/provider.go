@@ -1,0 +1,84 @@
+// Package clusters says where experiments run. A Provider makes or finds a
+// cluster; a Cluster hands over a *rest.Config, so that everything above it is
+// client-go and the same everywhere, plus a few optional powers that only some
+// clusters have (the small interfaces below, found by type assertion).
+package clusters
+
+import (
+	"context"
+	"io"
+	"os/exec"
+
+	"k8s.io/client-go/rest"
+)
+
+// Provider makes and removes clusters of one kind.
+type Provider interface {
+	// Up creates the cluster. Progress is written to log, a line each. On error,
+	// or when ctx ends, what was created so far is removed.
+	Up(ctx context.Context, o Options, log io.Writer) (Cluster, error)
+	// Open finds a running cluster by name; ErrNotFound if there is none.
+	Open(ctx context.Context, name string) (Cluster, error)
+	// Status describes a cluster and the health of its parts.
+	Status(ctx context.Context, name string) (Status, error)
+	// Clean removes everything of ours that belongs to the cluster, whatever
+	// state it is in, and says what it removed; "" cleans every cluster of
+	// this kind. A clean cluster is not an error.
+	Clean(ctx context.Context, name string, log io.Writer) error
+}
+
+// Options of a new cluster.
+type Options struct {
+	Name  string
+	Nodes int // workers
+	// DeadAddress is what answers at the address of a pod that is gone: drop
+	// (silence, as in a cloud VPC), unreachable (ICMP) or reset (TCP RST).
+	DeadAddress string
+}
+
+// Cluster is a running cluster.
+type Cluster interface {
+	Name() string
+	Provider() string
+	REST() (*rest.Config, error)
+	Kubeconfig() string // path of a kubeconfig file
+}
+
+// ImageLoader is a cluster that takes images without a registry.
+type ImageLoader interface {
+	// LoadImage puts the docker-format archive at path on every node.
+	LoadImage(ctx context.Context, path string) error
+}
+
+// ClientHost is a cluster that has a place of its own for the load's clients.
+type ClientHost interface {
+	// ClientCommand prepares (does not start) a command that runs as a client
+	// of the load balancer.
+	ClientCommand(ctx context.Context, name string, args ...string) *exec.Cmd
+}
+
+// LoadBalancerLog is a cluster whose load balancer's log can be read.
+type LoadBalancerLog interface {
+	// LoadBalancerLog opens the log of one Ingress: JSON lines, see package
+	// clusters/alb. It is complete up to the requests answered so far.
+	LoadBalancerLog(ctx context.Context, namespace, ingress string) (io.ReadCloser, error)
+}
+
+// Status of a cluster.
+type Status struct {
+	Name       string
+	Kubernetes string
+	Kubeconfig string
+	// Published are the addresses on the host's loopback, by what they are
+	// (api, load-balancer).
+	Published map[string]string
+	Parts     []Part
+}
+
+// Part is one process of a cluster.
+type Part struct {
+	Host, Name string
+	PID        int
+	Running    bool
+	Log        string // path
+}

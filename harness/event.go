@@ -1,0 +1,46 @@
+package harness
+
+import "time"
+
+// Event is something that happened during a trial and that was not a request.
+type Event struct {
+	At     time.Duration     `json:"at"`   // when it was seen, on the trial's clock
+	Kind   EventKind         `json:"kind"` // what
+	Object string            `json:"obj,omitempty"`
+	Detail map[string]string `json:"detail,omitempty"`
+}
+
+// EventKind names an event. Kinds are part of the record's format.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventMark EventKind = "mark" // Object is one of the Mark names
+
+	EventPodCreated  EventKind = "pod-created"
+	EventPodReady    EventKind = "pod-ready"
+	EventPodNotReady EventKind = "pod-not-ready"
+	// EventPodDeletionAsked: deletionTimestamp was set. Detail: grace (seconds).
+	EventPodDeletionAsked EventKind = "pod-deletion-asked"
+	// EventContainerExited: Detail: exitCode, reason, finishedAt (RFC 3339).
+	EventContainerExited EventKind = "container-exited"
+	EventPodGone         EventKind = "pod-gone"
+
+	// Endpoint events have the pod's name as Object, and Detail: address.
+	EventEndpointReady       EventKind = "endpoint-ready"
+	EventEndpointTerminating EventKind = "endpoint-terminating"
+	EventEndpointRemoved     EventKind = "endpoint-removed"
+
+	// EventKubernetes is a core/v1 Event: Object is kind/name, Detail: reason, message.
+	EventKubernetes EventKind = "kubernetes-event"
+	// EventReplicas: the HPA's or Deployment's replica count changed. Detail: from, to.
+	EventReplicas EventKind = "replicas"
+)
+
+// Mark names, in the order in which a trial sets them.
+const (
+	MarkAttack      = "attack"       // first request sent after this
+	MarkScenario    = "scenario"     // the disruption begins
+	MarkScenarioEnd = "scenario-end" // its last pod is gone
+	MarkAttackEnd   = "attack-end"   // last answer came before this
+)

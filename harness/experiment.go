@@ -1,0 +1,117 @@
+package harness
+
+// Experiment is what a user asks for. Experiment files are read, and built-in
+// ones made, by package experiments.
+type Experiment struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	// Base is the setup that is varied.
+	Base        Setup         `json:"base"`
+	TargetTypes []TargetType  `json:"targetTypes"`
+	Connections []Connections `json:"connections"`
+	Mitigations []Mitigation  `json:"mitigations"`
+	Repeats     int           `json:"repeats"`
+	Expect      []Expectation `json:"expect"`
+}
+
+// Expectation is what cells that match it should show. Empty fields match all.
+type Expectation struct {
+	TargetType  TargetType  `json:"targetType,omitempty"`
+	Mitigation  string      `json:"mitigation,omitempty"`
+	Connections Connections `json:"connections,omitempty"`
+	Failed      Expected    `json:"failed"`
+}
+
+// Expected is how many failed requests are expected.
+type Expected string
+
+// The expectations. They are judged per cell, over its valid trials.
+const (
+	ExpectNone Expected = "none" // no failed request in any trial
+	ExpectSome Expected = "some" // at least one in most trials
+)
+
+// Matches says whether the expectation is about the cell.
+func (e Expectation) Matches(c Cell) bool {
+	return (e.TargetType == "" || e.TargetType == c.TargetType) &&
+		(e.Mitigation == "" || e.Mitigation == c.Mitigation) &&
+		(e.Connections == "" || e.Connections == c.Connections)
+}
+
+// Cell is one combination that is measured.
+type Cell struct {
+	Scenario    string      `json:"scenario"`
+	TargetType  TargetType  `json:"targetType"`
+	Mitigation  string      `json:"mitigation"`
+	Connections Connections `json:"connections"`
+}
+
+// Trial is one repeat of a cell.
+type Trial struct {
+	Number int    `json:"number"` // from 1, in the order of execution
+	Repeat int    `json:"repeat"` // from 1
+	RunID  string `json:"runId"`
+	Cell   Cell   `json:"cell"`
+	Setup  Setup  `json:"setup"`
+}
+
+// Plan is an experiment expanded to trials.
+type Plan struct {
+	Cells  []Cell  `json:"cells"`
+	Trials []Trial `json:"trials"`
+}
+
+// Verdict of a trial.
+type Verdict string
+
+// The verdicts. A valid trial passes or fails by its cell's expectation;
+// without one it passes.
+const (
+	VerdictPass    Verdict = "pass"
+	VerdictFail    Verdict = "fail"
+	VerdictInvalid Verdict = "invalid"
+)
+
+// Run is the header of a run directory (run.json).
+type Run struct {
+	Schema      int         `json:"schema"`
+	Tool        string      `json:"tool"` // version of lameduck
+	ID          string      `json:"id"`
+	Experiment  Experiment  `json:"experiment"`
+	Plan        Plan        `json:"plan"`
+	Environment Environment `json:"environment"`
+	Started     string      `json:"started"` // RFC 3339
+}
+
+// RunEnd closes a run (end.json).
+type RunEnd struct {
+	Ended    string `json:"ended"` // RFC 3339
+	Complete bool   `json:"complete"`
+	Reason   string `json:"reason,omitempty"` // why it is not complete
+}
+
+// SchemaVersion is the version of the run directory's format. A reader refuses
+// a newer one.
+const SchemaVersion = 1
+
+// Gate is one check on whether a trial's figures can be believed.
+type Gate struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// TrialResult is written last (trial.json); its presence makes a trial complete.
+type TrialResult struct {
+	Trial   Trial       `json:"trial"`
+	Anchor  string      `json:"anchor"` // wall time of offset zero, RFC 3339 with nanoseconds
+	Verdict Verdict     `json:"verdict"`
+	Reason  string      `json:"reason,omitempty"` // of an invalid or failed trial
+	Gates   []Gate      `json:"gates"`
+	Stats   AttackStats `json:"stats"`
+	Live    []LivePod   `json:"live"` // as read back before the attack
+	// Counts are exact, over the application's requests (control excluded).
+	Counts map[Outcome]int `json:"counts"`
+	// Phases are how long each step took, in seconds.
+	Phases map[string]float64 `json:"phases"`
+}

@@ -1,0 +1,146 @@
+package harness
+
+import (
+	"context"
+	"time"
+)
+
+// World is a cluster with a load balancer, on which setups can be deployed.
+type World interface {
+	// Deploy applies the trial's setup in a namespace of its own and returns
+	// when every pod is ready, the Ingress has an address and its path answers.
+	// On error nothing is left behind. Events that the deployment's watchers
+	// see go to rec from the first object on, until Remove.
+	Deploy(ctx context.Context, t Trial, clock Clock, rec Recorder) (Deployment, error)
+	// Environment tells what the figures were measured on.
+	Environment(ctx context.Context) (Environment, error)
+}
+
+// Deployment is one deployed setup. What a scenario can do to it is found by
+// type assertion (see Scenario and the interfaces HPABounds, Surge ...).
+type Deployment interface {
+	// Target is where the load goes.
+	Target() Target
+	// Observe reads the workload's settings back from its running pods.
+	Observe(ctx context.Context) ([]LivePod, error)
+	// WaitPods waits until exactly n pods of the workload exist, all of them
+	// ready and none terminating.
+	WaitPods(ctx context.Context, n int) error
+	// Remove deletes all that Deploy created, waits until it is gone, and
+	// stops the watchers. What the record still lacks (logs) is written first.
+	Remove(ctx context.Context) error
+}
+
+// HPABounds is a Deployment whose HorizontalPodAutoscaler can be driven by its
+// bounds.
+type HPABounds interface {
+	SetHPABounds(ctx context.Context, minReplicas, maxReplicas int) error
+}
+
+// CPUBurn is a Deployment whose pods can be made to use CPU, so that an HPA
+// has something to follow.
+type CPUBurn interface {
+	// BurnCPU makes each pod use about millicores until stop is called.
+	BurnCPU(ctx context.Context, millicores int) (stop func(context.Context) error, err error)
+}
+
+// Target is the load's destination.
+type Target struct {
+	URL        string `json:"url"`        // the application, through the load balancer
+	ControlURL string `json:"controlUrl"` // the control target, through the same listener
+}
+
+// LivePod is what one running pod says of itself, read from the API server
+// and from the application, not from what was asked for.
+type LivePod struct {
+	Name         string    `json:"name"`
+	Ready        bool      `json:"ready"`
+	GracePeriod  Duration  `json:"gracePeriod"`
+	PreStopSleep Duration  `json:"preStopSleep"`
+	OnSIGTERM    OnSIGTERM `json:"onSigterm"`
+	SIGTERMWait  Duration  `json:"sigtermWait"`
+}
+
+// Environment is what the figures depend on.
+type Environment struct {
+	Provider   string            `json:"provider"`   // embedded, kind, eks, kubeconfig
+	Kubernetes string            `json:"kubernetes"` // server version, e.g. v1.37.2
+	Nodes      int               `json:"nodes"`      // workers
+	Kernel     string            `json:"kernel"`
+	Cores      int               `json:"cores"`
+	OS         string            `json:"os"` // of the machine that ran lameduck
+	Details    map[string]string `json:"details,omitempty"`
+}
+
+// Scenario is what is done to a deployment under load. It must end when its
+// context ends, and return only when nothing more will change by itself.
+type Scenario interface {
+	Name() string
+	// Check says, before anything is created, whether spec makes sense.
+	Check(s Setup) error
+	Run(ctx context.Context, s Setup, d Deployment) error
+}
+
+// Attacker sends an open-loop load.
+type Attacker interface {
+	// Attack sends until ctx ends or spec.Limit is over, then waits for the
+	// requests in flight. Every request is given to each, from one goroutine.
+	// An ended ctx is not an error.
+	Attack(ctx context.Context, spec AttackSpec, each func(Request)) (AttackStats, error)
+}
+
+// AttackSpec is what an Attacker needs to know; it travels to worker
+// processes as JSON.
+type AttackSpec struct {
+	Target Target    `json:"target"`
+	Load   Load      `json:"load"`
+	Anchor time.Time `json:"anchor"` // of the trial's clock
+	Limit  Duration  `json:"limit"`  // hard bound on sending
+}
+
+// AttackStats tells how well the generator kept its promise. Lateness is from
+// planned to actual send time, over all requests.
+type AttackStats struct {
+	Sent         int           `json:"sent"`
+	Elapsed      time.Duration `json:"elapsed"` // of sending
+	AchievedRate float64       `json:"achievedRate"`
+	LatenessP50  time.Duration `json:"latenessP50"`
+	LatenessP99  time.Duration `json:"latenessP99"`
+	LatenessMax  time.Duration `json:"latenessMax"`
+}
+
+// Recorder takes what a trial produces, as it happens. Its methods may be
+// called from any goroutine; a failure to write is kept and returned by
+// TrialRecord.Err.
+type Recorder interface {
+	Request(Request)
+	Event(Event)
+	// Log appends one line to a log of another program: LogLoadBalancer or LogApp.
+	Log(log string, line []byte)
+}
+
+// The logs that are kept beside requests and events.
+const (
+	LogLoadBalancer = "lb"
+	LogApp          = "app"
+)
+
+// Store keeps a run on disk.
+type Store interface {
+	// Create opens the record of one trial.
+	Create(t Trial) (TrialRecord, error)
+	// Finish marks the whole run as complete, or says why it is not.
+	Finish(end RunEnd) error
+}
+
+// TrialRecord is one open trial.
+type TrialRecord interface {
+	Recorder
+	// Err is the first failure to write, or nil.
+	Err() error
+	// Finish flushes everything and writes the result last; a trial without
+	// one is incomplete.
+	Finish(TrialResult) error
+	// Abandon closes the files of a trial that will have no result.
+	Abandon() error
+}
