@@ -81,6 +81,11 @@ type Scenario interface {
 	Run(ctx context.Context, s Setup, d Deployment) error
 }
 
+// Preparer is a Scenario that has something to set up before the attack.
+type Preparer interface {
+	Prepare(ctx context.Context, s Setup, d Deployment) error
+}
+
 // Attacker sends an open-loop load.
 type Attacker interface {
 	// Attack sends until ctx ends or spec.Limit is over, then waits for the
@@ -96,6 +101,9 @@ type AttackSpec struct {
 	Load   Load      `json:"load"`
 	Anchor time.Time `json:"anchor"` // of the trial's clock
 	Limit  Duration  `json:"limit"`  // hard bound on sending
+	// IDPrefix starts every Request.ID, so that the ids of several attacks on
+	// one deployment (warm-up, attack) differ.
+	IDPrefix string `json:"idPrefix"`
 }
 
 // AttackStats tells how well the generator kept its promise. Lateness is from

@@ -1,0 +1,82 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// cpuUse is how busy the machine was during an attack.
+type cpuUse struct {
+	mean      float64 // 0..1 of all cores
+	saturated float64 // share of one-second samples that were at least saturatedAt busy
+	known     bool    // false where /proc/stat can not be read
+}
+
+// saturatedAt is the share of busy time from which on a second counts as
+// saturated.
+const saturatedAt = 0.97
+
+func (c cpuUse) String() string {
+	if !c.known {
+		return "not known on this system"
+	}
+	return fmt.Sprintf("%.0f %% busy on average, saturated in %.0f %% of the seconds, limit %.0f %%",
+		100*c.mean, 100*c.saturated, 100*maxSaturated)
+}
+
+// watchCPU samples the machine's CPU time once a second until stop is called.
+func watchCPU() (stop func() cpuUse) {
+	quit, done := make(chan struct{}), make(chan cpuUse, 1)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		first, ok := readCPU()
+		last, samples, saturated := first, 0, 0
+		for {
+			select {
+			case <-tick.C:
+				now, err := readCPU()
+				ok = ok && err
+				samples++
+				if now.busyShareSince(last) >= saturatedAt {
+					saturated++
+				}
+				last = now
+			case <-quit:
+				now, err := readCPU()
+				use := cpuUse{mean: now.busyShareSince(first), known: ok && err}
+				if samples > 0 {
+					use.saturated = float64(saturated) / float64(samples)
+				}
+				done <- use
+				return
+			}
+		}
+	}()
+	return func() cpuUse { close(quit); return <-done }
+}
+
+// cpuTimes are ticks since boot, as in the first line of /proc/stat (proc(5)).
+type cpuTimes struct{ busy, idle uint64 }
+
+func (c cpuTimes) busyShareSince(past cpuTimes) float64 {
+	busy, idle := c.busy-past.busy, c.idle-past.idle
+	if busy+idle == 0 {
+		return 0
+	}
+	return float64(busy) / float64(busy+idle)
+}
+
+func readCPU() (cpuTimes, bool) {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return cpuTimes{}, false
+	}
+	defer f.Close()
+	var user, nice, system, idle, iowait, irq, softirq, steal uint64
+	if _, err := fmt.Fscanf(f, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
+		return cpuTimes{}, false
+	}
+	return cpuTimes{busy: user + nice + system + irq + softirq + steal, idle: idle + iowait}, true
+}

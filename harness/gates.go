@@ -1,0 +1,58 @@
+package harness
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits of the gates. They are about the measurement, not about what is
+// measured: beyond them the generator or the machine may itself have caused
+// what was counted.
+const (
+	minAchievedShare = 0.95
+	maxLatenessP99   = 50 * time.Millisecond
+	maxSaturated     = 0.25 // share of one-second samples
+)
+
+// gates says whether the trial's figures can be believed.
+func (t *trialRun) gates() []Gate {
+	s, stats := t.trial.Setup, t.result.Stats
+	t.tally.mu.Lock()
+	defer t.tally.mu.Unlock()
+
+	var gates []Gate
+	gate := func(name string, ok bool, format string, args ...any) {
+		gates = append(gates, Gate{Name: name, OK: ok, Detail: fmt.Sprintf(format, args...)})
+	}
+	live := t.result.Live
+	diffs := CheckLive(s, live)
+	detail := fmt.Sprintf("%d running pods show the setup's settings", len(live))
+	if len(diffs) > 0 {
+		detail = fmt.Sprintf("%s (%d differences)", diffs[0], len(diffs))
+	}
+	gate("mitigation live", len(diffs) == 0 && len(live) == s.Workload.Replicas, "%s, want %d", detail, s.Workload.Replicas)
+
+	early := 0
+	for _, f := range t.tally.failures {
+		if f.ended <= t.tally.scenarioAt {
+			early++
+		}
+	}
+	gate("clean baseline", early == 0, "%d failed requests before the scenario began", early)
+
+	asked := float64(s.Load.Rate + s.Load.ControlRate)
+	gate("rate", stats.AchievedRate >= minAchievedShare*asked,
+		"%.1f requests per second of %.0f asked", stats.AchievedRate, asked)
+	gate("lateness", stats.LatenessP99 <= maxLatenessP99,
+		"sent %s late at p99, limit %s", stats.LatenessP99.Round(time.Microsecond), maxLatenessP99)
+	gate("control target", len(t.tally.badControl) == 0 && t.tally.control > 0,
+		"%d of %d requests to the control target failed", len(t.tally.badControl), t.tally.control)
+	gate("generator", t.tally.byOutcome[OutcomeGenerator] == 0,
+		"%d requests failed by the generator's own fault", t.tally.byOutcome[OutcomeGenerator])
+	gate("no retries", t.tally.retried == 0, "%d requests were sent more than once", t.tally.retried)
+
+	want := s.Workload.Replicas - s.Scenario.To
+	gate("disruption", t.tally.deletions == want, "%d pods were seen to be deleted, want %d", t.tally.deletions, want)
+	gate("CPU", t.cpu.saturated <= maxSaturated, "%s", t.cpu)
+	return gates
+}

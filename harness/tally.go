@@ -1,0 +1,89 @@
+package harness
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// tally passes everything on to a trial's record and keeps what the gates ask
+// for. It is the only state that the load, the watchers and the runner share.
+type tally struct {
+	rec Recorder
+
+	mu         sync.Mutex
+	byOutcome  map[Outcome]int
+	control    int           // requests to the control target
+	failures   []failure     // of the application
+	badControl []failure     // of the control target
+	retried    int           // requests for which the transport used two connections
+	attackAt   time.Duration // set by scenario
+	scenarioAt time.Duration
+	deletions  int // pods whose deletion was asked for after the scenario began
+}
+
+type failure struct {
+	ended   time.Duration
+	outcome Outcome
+}
+
+func newTally(rec Recorder) *tally {
+	return &tally{rec: rec, byOutcome: make(map[Outcome]int), scenarioAt: -1}
+}
+
+// Request implements Recorder.
+func (t *tally) Request(q Request) {
+	t.rec.Request(q)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if q.Attempts > 1 {
+		t.retried++
+	}
+	f := failure{q.Sent + q.Latency, q.Outcome}
+	if q.Control {
+		t.control++
+		if q.Failed() {
+			t.badControl = append(t.badControl, f)
+		}
+		return
+	}
+	t.byOutcome[q.Outcome]++
+	if q.Failed() {
+		t.failures = append(t.failures, f)
+	}
+}
+
+// Event implements Recorder.
+func (t *tally) Event(e Event) {
+	t.rec.Event(e)
+	if e.Kind != EventPodDeletionAsked {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.scenarioAt >= 0 {
+		t.deletions++
+	}
+}
+
+// Log implements Recorder.
+func (t *tally) Log(log string, line []byte) { t.rec.Log(log, line) }
+
+// scenario notes when the attack and the disruption began.
+func (t *tally) scenario(attackAt, at time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.attackAt, t.scenarioAt = attackAt, at
+}
+
+func (t *tally) counts() map[Outcome]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.byOutcome)
+}
+
+func (t *tally) failed() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.failures)
+}

@@ -1,0 +1,243 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// removeLimit bounds tearing a trial down; it runs under a context of its
+	// own, because it must happen after Ctrl-C too.
+	removeLimit = 90 * time.Second
+	// deployLimit bounds bringing one up.
+	deployLimit = 120 * time.Second
+	// warmUpRounds bounds how often the warm-up is tried until one is clean.
+	warmUpRounds = 20
+	// warmUpLength is long enough to open the load balancer's pooled
+	// connections to every target.
+	warmUpLength = 500 * time.Millisecond
+)
+
+// errInvalid marks a reason for which a trial could not be measured, as
+// opposed to one for which the run can not go on.
+type errInvalid struct{ error }
+
+// trial runs one trial from its empty namespace to its written result.
+func (r *Runner) trial(ctx context.Context, t Trial, expect Expected) (TrialResult, error) {
+	rec, err := r.Store.Create(t)
+	if err != nil {
+		return TrialResult{}, fmt.Errorf("open record of trial %d: %w", t.Number, err)
+	}
+	run := trialRun{
+		Runner: r, trial: t, clock: NewClock(), tally: newTally(rec),
+		result: TrialResult{Trial: t, Phases: make(map[string]float64)},
+	}
+	run.result.Anchor = run.clock.Anchor().UTC().Format(time.RFC3339Nano)
+
+	err = run.measure(ctx)
+	if werr := rec.Err(); werr != nil {
+		err = fmt.Errorf("write record of trial %d: %w", t.Number, werr)
+	}
+	var invalid errInvalid
+	if err != nil && !errors.As(err, &invalid) {
+		return TrialResult{}, errors.Join(err, rec.Abandon())
+	}
+	result := run.finish(expect, invalid)
+	if err := rec.Finish(result); err != nil {
+		return TrialResult{}, fmt.Errorf("write result of trial %d: %w", t.Number, err)
+	}
+	r.report(Progress{Trial: t, Phase: PhaseDone, Result: &result})
+	return result, nil
+}
+
+// trialRun is the state of one trial while it runs.
+type trialRun struct {
+	*Runner
+	trial  Trial
+	clock  Clock
+	tally  *tally
+	result TrialResult
+	cpu    cpuUse
+}
+
+// phase announces a step and returns what ends it.
+func (t *trialRun) phase(p Phase) (end func()) {
+	t.report(Progress{Trial: t.trial, Phase: p})
+	start := t.clock.Now()
+	return func() { t.result.Phases[string(p)] += (t.clock.Now() - start).Seconds() }
+}
+
+func (t *trialRun) mark(name string) time.Duration {
+	at := t.clock.Now()
+	t.tally.Event(Event{At: at, Kind: EventMark, Object: name})
+	return at
+}
+
+// measure deploys, attacks and removes. What went wrong with this trial only
+// comes back as errInvalid.
+func (t *trialRun) measure(ctx context.Context) (err error) {
+	end := t.phase(PhaseDeploy)
+	dctx, cancel := context.WithTimeout(ctx, deployLimit)
+	d, err := t.World.Deploy(dctx, t.trial, t.clock, t.tally)
+	cancel()
+	end()
+	if err != nil {
+		return t.blame(ctx, "deploy", err)
+	}
+	defer func() {
+		end := t.phase(PhaseRemove)
+		defer end()
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
+		defer cancel()
+		if rerr := d.Remove(rctx); rerr != nil && err == nil {
+			err = fmt.Errorf("remove trial %d: %w", t.trial.Number, rerr)
+		}
+	}()
+
+	end = t.phase(PhaseWarmUp)
+	err = t.warmUp(ctx, d)
+	end()
+	if err != nil {
+		return t.blame(ctx, "warm up", err)
+	}
+	// Read back after the warm-up, so that nothing is changed between the proof
+	// that the mitigation is live and the attack.
+	t.result.Live, err = d.Observe(ctx)
+	if err != nil {
+		return t.blame(ctx, "read settings back", err)
+	}
+	return t.attack(ctx, d)
+}
+
+// warmUp prepares the scenario and sends short loads until one is answered
+// without a failure.
+func (t *trialRun) warmUp(ctx context.Context, d Deployment) error {
+	if p, ok := t.Scenarios[t.trial.Setup.Scenario.Name].(Preparer); ok {
+		if err := p.Prepare(ctx, t.trial.Setup, d); err != nil {
+			return err
+		}
+	}
+	spec := AttackSpec{Target: d.Target(), Load: t.trial.Setup.Load, Anchor: t.clock.Anchor(), Limit: Dur(warmUpLength)}
+	var last Request
+	for round := range warmUpRounds {
+		failed := 0
+		spec.IDPrefix = fmt.Sprintf("w%d-", round)
+		_, err := t.Attacker.Attack(ctx, spec, func(q Request) {
+			if q.Failed() {
+				failed++
+				last = q
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if failed == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("no clean half second of load in %d tries; last failure: %s %s", warmUpRounds, last.Outcome, last.Error)
+}
+
+// attack sends the load and runs the scenario under it.
+func (t *trialRun) attack(ctx context.Context, d Deployment) error {
+	load, spec := t.trial.Setup.Load, t.trial.Setup.Scenario
+	actx, stop := context.WithCancel(ctx)
+	defer stop()
+	type attacked struct {
+		stats AttackStats
+		err   error
+	}
+	done := make(chan attacked, 1)
+	attackAt := t.mark(MarkAttack)
+	stopCPU := watchCPU()
+	go func() {
+		stats, err := t.Attacker.Attack(actx, AttackSpec{
+			Target: d.Target(), Load: load, Anchor: t.clock.Anchor(), IDPrefix: "r",
+			Limit: Dur(load.Baseline.Duration + spec.Limit.Duration + load.Settle.Duration + removeLimit),
+		}, t.tally.Request)
+		done <- attacked{stats, err}
+	}()
+	// wait sleeps unless the attack ends by itself, which is an error here.
+	wait := func(d time.Duration) error {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-done:
+			done <- a
+			return errors.Join(errors.New("the load stopped early"), a.err)
+		}
+	}
+	disturb := func() error {
+		end := t.phase(PhaseBaseline)
+		err := wait(load.Baseline.Duration)
+		end()
+		if err != nil {
+			return err
+		}
+		end = t.phase(PhaseScenario)
+		t.tally.scenario(attackAt, t.mark(MarkScenario))
+		sctx, cancel := context.WithTimeout(actx, spec.Limit.Duration)
+		err = t.Scenarios[spec.Name].Run(sctx, t.trial.Setup, d)
+		cancel()
+		t.mark(MarkScenarioEnd)
+		end()
+		if err != nil {
+			return fmt.Errorf("scenario %s: %w", spec.Name, err)
+		}
+		end = t.phase(PhaseSettle)
+		defer end()
+		return wait(load.Settle.Duration)
+	}
+	err := disturb()
+	end := t.phase(PhaseDrain)
+	t.cpu = stopCPU()
+	stop()
+	a := <-done
+	end()
+	t.mark(MarkAttackEnd)
+	t.result.Stats = a.stats
+	if err = errors.Join(err, a.err); err != nil {
+		return t.blame(ctx, "attack", err)
+	}
+	return nil
+}
+
+// blame makes err the trial's fault, unless the run as a whole was stopped.
+func (t *trialRun) blame(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errInvalid{fmt.Errorf("%s: %w", doing, err)}
+}
+
+// finish judges the trial.
+func (t *trialRun) finish(expect Expected, invalid errInvalid) TrialResult {
+	res := t.result
+	res.Counts = t.tally.counts()
+	if invalid.error != nil {
+		res.Gates = []Gate{{Name: "measured", Detail: invalid.Error()}}
+	} else {
+		res.Gates = t.gates()
+	}
+	res.Verdict = VerdictPass
+	for _, g := range res.Gates {
+		if !g.OK {
+			res.Verdict, res.Reason = VerdictInvalid, fmt.Sprintf("%s: %s", g.Name, g.Detail)
+			return res
+		}
+	}
+	failed := t.tally.failed()
+	if expect != "" && !expect.Met([]int{failed}) {
+		res.Verdict, res.Reason = VerdictFail, fmt.Sprintf("%d failed requests, expected %s", failed, expect)
+	}
+	return res
+}
