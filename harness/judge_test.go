@@ -1,0 +1,55 @@
+package harness
+
+import "testing"
+
+func TestFailedCountsAllButOK(t *testing.T) {
+	counts := map[Outcome]int{OutcomeOK: 1000, Outcome502: 3, OutcomeTimeout: 2, OutcomeGenerator: 1}
+	if got := Failed(counts); got != 6 {
+		t.Errorf("Failed = %d, want 6", got)
+	}
+	if got := Failed(nil); got != 0 {
+		t.Errorf("Failed(nil) = %d, want 0", got)
+	}
+}
+
+func TestMet(t *testing.T) {
+	for _, c := range []struct {
+		x      Expected
+		failed []int
+		want   bool
+	}{
+		{ExpectNone, nil, false},
+		{ExpectSome, nil, false},
+		{ExpectNone, []int{0}, true},
+		{ExpectNone, []int{0, 0, 1}, false},
+		{ExpectSome, []int{1}, true},
+		{ExpectSome, []int{0}, false},
+		{ExpectSome, []int{5, 0}, false}, // half is not most
+		{ExpectSome, []int{5, 0, 1}, true},
+		{ExpectSome, []int{5, 0, 0}, false},
+		{Expected("many"), []int{5}, false},
+	} {
+		if got := c.x.Met(c.failed); got != c.want {
+			t.Errorf("%q.Met(%v) = %t, want %t", c.x, c.failed, got, c.want)
+		}
+	}
+}
+
+func TestExpectationForTakesTheFirstMatch(t *testing.T) {
+	e := Experiment{Expect: []Expectation{
+		{TargetType: TargetIP, Mitigation: "none", Failed: ExpectNone},
+		{Mitigation: "none", Failed: ExpectSome},
+	}}
+	for _, c := range []struct {
+		cell Cell
+		want Expected
+	}{
+		{Cell{TargetType: TargetIP, Mitigation: "none"}, ExpectNone},
+		{Cell{TargetType: TargetInstance, Mitigation: "none"}, ExpectSome},
+		{Cell{TargetType: TargetInstance, Mitigation: "other"}, ""},
+	} {
+		if got := e.ExpectationFor(c.cell); got != c.want {
+			t.Errorf("ExpectationFor(%v) = %q, want %q", c.cell, got, c.want)
+		}
+	}
+}
