@@ -1,0 +1,10 @@
+// Package experiments is the catalogue: what can be asked of lameduck by name.
+//
+//	Builtin(name)    -> harness.Experiment   one file per experiment
+//	Mitigation(name) -> harness.Mitigation   families such as prestop-sleep-10s
+//	Scenarios()      -> harness.Scenario     what is done under load
+//
+// Experiments and mitigations are data; only scenarios have code, and they act
+// on a deployment through the small interfaces in package harness alone. No
+// cluster is needed to read, expand or test anything here.
+package experiments

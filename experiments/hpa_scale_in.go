@@ -1,0 +1,170 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"lameduck/harness"
+)
+
+// HPAScaleInName is the name of the scenario HPAScaleIn.
+const HPAScaleInName = "hpa-scale-in"
+
+// HPAScaleIn lets the HorizontalPodAutoscaler take the workload from
+// Workload.Replicas pods to Scenario.To, and ends when the last of the others
+// is gone.
+//
+// With DriveBounds the deployment must have an HPA that holds Workload.Replicas
+// (harness.HPABounds); its bounds are lowered to Scenario.To. With DriveCPU it
+// must have one between Scenario.To and Workload.Replicas on the CPU metric,
+// with a target below 100 % of the request (harness.CPUBurn); each pod is made
+// to use the CPU it asked for before the attack, and the scenario ends that.
+type HPAScaleIn struct {
+	// burns holds what ends the burn that Prepare began, by deployment.
+	burns sync.Map
+}
+
+// Name implements harness.Scenario.
+func (*HPAScaleIn) Name() string { return HPAScaleInName }
+
+// Check implements harness.Scenario.
+func (*HPAScaleIn) Check(s harness.Setup) error {
+	var errs []error
+	w, spec := s.Workload, s.Scenario
+	if spec.To < 1 || spec.To >= w.Replicas {
+		errs = append(errs, fmt.Errorf("scenario.to is %d: want at least 1 and less than workload.replicas (%d)", spec.To, w.Replicas))
+	}
+	// A pod may use up its grace period, and the limit has to leave time for
+	// the HPA besides.
+	if spec.Limit.Duration <= w.GracePeriod.Duration {
+		errs = append(errs, fmt.Errorf("scenario.limit is %s: want more than workload.gracePeriod (%s)", spec.Limit, w.GracePeriod))
+	}
+	switch spec.Drive {
+	case harness.DriveBounds:
+	case harness.DriveCPU:
+		if _, err := millicores(w.CPURequest); err != nil {
+			errs = append(errs, fmt.Errorf("workload.cpuRequest is %q: %w", w.CPURequest, err))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("scenario.drive is %q: want %s or %s", spec.Drive, harness.DriveBounds, harness.DriveCPU))
+	}
+	return errors.Join(errs...)
+}
+
+// Prepare implements harness.Preparer: for DriveCPU it makes the pods use CPU
+// and returns when the HPA has held all of them for a while.
+func (sc *HPAScaleIn) Prepare(ctx context.Context, s harness.Setup, d harness.Deployment) error {
+	if s.Scenario.Drive != harness.DriveCPU {
+		return nil
+	}
+	burner, ok := d.(harness.CPUBurn)
+	if !ok {
+		return fmt.Errorf("this deployment's pods cannot be made to use CPU: choose scenario.drive %s", harness.DriveBounds)
+	}
+	amount, err := millicores(s.Workload.CPURequest)
+	if err != nil {
+		return fmt.Errorf("workload.cpuRequest is %q: %w", s.Workload.CPURequest, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Scenario.Limit.Duration)
+	defer cancel()
+	stop, err := burner.BurnCPU(ctx, amount)
+	if err != nil {
+		return fail(ctx, s, "burn CPU", err)
+	}
+	if err := waitHeld(ctx, s.Workload.Replicas, d); err != nil {
+		return fail(ctx, s, fmt.Sprintf("wait until the HPA holds %d pods", s.Workload.Replicas), err)
+	}
+	sc.burns.Store(d, stop)
+	return nil
+}
+
+// Run implements harness.Scenario.
+func (sc *HPAScaleIn) Run(ctx context.Context, s harness.Setup, d harness.Deployment) error {
+	if err := sc.begin(ctx, s, d); err != nil {
+		return err
+	}
+	if err := d.WaitPods(ctx, s.Scenario.To); err != nil {
+		return fail(ctx, s, fmt.Sprintf("wait for %d pods", s.Scenario.To), err)
+	}
+	return nil
+}
+
+// begin gives the HPA its reason to scale in.
+func (sc *HPAScaleIn) begin(ctx context.Context, s harness.Setup, d harness.Deployment) error {
+	if s.Scenario.Drive == harness.DriveCPU {
+		stop, ok := sc.burns.LoadAndDelete(d)
+		if !ok {
+			return errors.New("no CPU burn to end: scenario.drive cpu has to be prepared before it runs")
+		}
+		if err := stop.(func(context.Context) error)(ctx); err != nil {
+			return fail(ctx, s, "end CPU burn", err)
+		}
+		return nil
+	}
+	hpa, ok := d.(harness.HPABounds)
+	if !ok {
+		return fmt.Errorf("this deployment's HPA has no bounds to set: choose scenario.drive %s", harness.DriveCPU)
+	}
+	if err := hpa.SetHPABounds(ctx, s.Scenario.To, s.Scenario.To); err != nil {
+		return fail(ctx, s, "set HPA bounds", err)
+	}
+	return nil
+}
+
+// holdTime is how long the HPA must leave the pods alone before the attack.
+// Two scrapes of metrics-server are 30 s apart at most (its default
+// --metric-resolution is 15s), so by then the HPA has seen the burn.
+const (
+	holdTime = 30 * time.Second
+	holdPoll = time.Second
+)
+
+// waitHeld waits until there were n ready pods each time for holdTime.
+func waitHeld(ctx context.Context, n int, d harness.Deployment) error {
+	tick := time.NewTicker(holdPoll)
+	defer tick.Stop()
+	for since := time.Now(); time.Since(since) < holdTime; {
+		if err := d.WaitPods(ctx, n); err != nil {
+			return err
+		}
+		pods, err := d.Observe(ctx)
+		if err != nil {
+			return err
+		}
+		if len(pods) != n {
+			since = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// fail says what was being done, and names the limit if that was the reason.
+func fail(ctx context.Context, s harness.Setup, doing string, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%s: scenario.limit (%s) is over: %w", doing, s.Scenario.Limit, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// millicores reads a CPU request as Kubernetes writes it: 50m, 1 or 0.5.
+func millicores(quantity string) (int, error) {
+	number, scale := quantity, 1000.0
+	if milli, ok := strings.CutSuffix(quantity, "m"); ok {
+		number, scale = milli, 1
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if m := v * scale; err == nil && m >= 1 && m <= 64000 {
+		return int(m), nil
+	}
+	return 0, errors.New("want 1m to 64, such as 50m or 0.5")
+}

@@ -1,0 +1,67 @@
+package experiments
+
+import (
+	"time"
+
+	"lameduck/harness"
+)
+
+// scaleIn is the main experiment: an HPA removes four of six pods while
+// clients use a load balancer in instance mode.
+func scaleIn() harness.Experiment {
+	return harness.Experiment{
+		Name:  "scale-in",
+		About: "HPA scale-in from 6 pods to 2 behind an instance-mode load balancer",
+		Base: harness.Setup{
+			Workload: harness.Workload{
+				Replicas:    6,
+				OnSIGTERM:   harness.SIGTERMDrain,
+				GracePeriod: harness.Dur(30 * time.Second), // the default of Kubernetes
+				ResponseTime: harness.ResponseTime{
+					P50: harness.Dur(20 * time.Millisecond),
+					P99: harness.Dur(80 * time.Millisecond),
+					// The kubelet gives a container two more seconds after a preStop hook
+					// that used up the grace period. Only a request longer than that can
+					// show what the SIGKILL at its end cuts.
+					SlowShare: 0.01,
+					Slow:      harness.Dur(4 * time.Second),
+				},
+				// Longer than the load balancer's idle timeout, so that the application
+				// never closes a connection that the load balancer is about to use.
+				KeepAlive:  harness.Dur(75 * time.Second),
+				CPURequest: "50m",
+			},
+			LoadBalancer: harness.LoadBalancer{
+				IdleTimeout:         harness.Dur(60 * time.Second),
+				DeregistrationDelay: harness.Dur(30 * time.Second),
+			},
+			Load: harness.Load{
+				Rate: 300,
+				// Longer than the slow requests, and than the 10 s after which an ALB
+				// answers 504 for a target that is silent (AWS user guide,
+				// Troubleshooting): the client sees the load balancer's verdict.
+				Timeout:     harness.Dur(15 * time.Second),
+				Baseline:    harness.Dur(5 * time.Second),
+				Settle:      harness.Dur(5 * time.Second),
+				ControlRate: 10,
+			},
+			Scenario: harness.ScenarioSpec{
+				Name:  HPAScaleInName,
+				To:    2,
+				Drive: harness.DriveBounds,
+				Limit: harness.Dur(2 * time.Minute),
+			},
+		},
+		TargetTypes: []harness.TargetType{harness.TargetInstance},
+		Connections: []harness.Connections{harness.ConnectionsPooled},
+		Mitigations: mitigations("none", "prestop-sleep-10s", "sigterm-wait-10s", "prestop-sleep-40s-grace-30s"),
+		Repeats:     3,
+		// The last mitigation is there to show what the grace period caps, so
+		// nothing is expected of it.
+		Expect: []harness.Expectation{
+			{Mitigation: "none", Failed: harness.ExpectSome},
+			{Mitigation: "prestop-sleep-10s", Failed: harness.ExpectNone},
+			{Mitigation: "sigterm-wait-10s", Failed: harness.ExpectNone},
+		},
+	}
+}
