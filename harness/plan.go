@@ -14,28 +14,23 @@ func Expand(e Experiment, runID string) (Plan, error) {
 	errs := e.validate()
 	var plan Plan
 	setups := make(map[Cell]Setup)
-	for _, target := range e.TargetTypes {
-		for _, m := range e.Mitigations {
-			for _, conns := range e.Connections {
-				s := e.Base.Clone()
-				s.LoadBalancer.TargetType = target
-				s.Load.Connections = conns
-				s, err := m.Apply(s)
-				if err == nil {
-					err = s.validate()
-				}
-				if err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				cell := Cell{Scenario: s.Scenario.Name, TargetType: target, Mitigation: m.Name, Connections: conns}
-				if _, twice := setups[cell]; twice {
-					errs = append(errs, fmt.Errorf("mitigations: %q is there twice", m.Name))
-				}
-				setups[cell] = s
-				plan.Cells = append(plan.Cells, cell)
-			}
+	for _, v := range e.variants() {
+		s := e.Base.Clone()
+		s.LoadBalancer.TargetType = v.cell.TargetType
+		s.Load.Connections = v.cell.Connections
+		s, err := v.mitigation.Apply(s)
+		if err == nil {
+			err = s.validate()
 		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if _, twice := setups[v.cell]; twice {
+			errs = append(errs, fmt.Errorf("mitigations: %q is there twice", v.cell.Mitigation))
+		}
+		setups[v.cell] = s
+		plan.Cells = append(plan.Cells, v.cell)
 	}
 	for i, x := range e.Expect {
 		if !matchesAny(x, plan.Cells) {
@@ -53,6 +48,44 @@ func Expand(e Experiment, runID string) (Plan, error) {
 		}
 	}
 	return plan, nil
+}
+
+// variant is one combination of what an experiment varies.
+type variant struct {
+	cell       Cell
+	mitigation Mitigation
+}
+
+func (e Experiment) variants() []variant {
+	var all []variant
+	for _, target := range e.TargetTypes {
+		for _, m := range e.Mitigations {
+			for _, conns := range e.Connections {
+				all = append(all, variant{Cell{
+					Scenario: e.Base.Scenario.Name, TargetType: target, Mitigation: m.Name, Connections: conns,
+				}, m})
+			}
+		}
+	}
+	return all
+}
+
+// DropUnmatchedExpectations leaves out the expectations about cells that the
+// experiment does not have. It is for experiments that were narrowed after they
+// were written; in a written one an expectation without a cell is an error.
+func (e Experiment) DropUnmatchedExpectations() Experiment {
+	var cells []Cell
+	for _, v := range e.variants() {
+		cells = append(cells, v.cell)
+	}
+	var kept []Expectation
+	for _, x := range e.Expect {
+		if matchesAny(x, cells) {
+			kept = append(kept, x)
+		}
+	}
+	e.Expect = kept
+	return e
 }
 
 func matchesAny(x Expectation, cells []Cell) bool {
@@ -76,6 +109,12 @@ func (e Experiment) validate() []error {
 	check(len(e.TargetTypes) > 0, "targetTypes: want at least one of instance, ip")
 	check(len(e.Connections) > 0, "connections: want at least one of pooled, new")
 	check(len(e.Mitigations) > 0, "mitigations: want at least one (none is one)")
+	for _, t := range e.TargetTypes {
+		check(t == TargetInstance || t == TargetIP, "targetTypes: %q: want instance or ip", t)
+	}
+	for _, c := range e.Connections {
+		check(c == ConnectionsPooled || c == ConnectionsNew, "connections: %q: want pooled or new", c)
+	}
 	for i, x := range e.Expect {
 		check(x.Failed == ExpectNone || x.Failed == ExpectSome, "expect[%d].failed is %q: want none or some", i, x.Failed)
 	}

@@ -88,7 +88,7 @@ func (r *Runner) Run(ctx context.Context, e Experiment, p Plan) ([]TrialResult, 
 	for range max(1, r.Parallel) {
 		wg.Go(func() {
 			for t := range queue {
-				result, err := r.trial(ctx, t, e.ExpectationFor(t.Cell))
+				result, err := r.trial(ctx, e, t)
 				if err != nil {
 					stop(err)
 					continue

@@ -81,9 +81,3 @@ func (t *tally) counts() map[Outcome]int {
 	defer t.mu.Unlock()
 	return maps.Clone(t.byOutcome)
 }
-
-func (t *tally) failed() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.failures)
-}

@@ -25,7 +25,7 @@ const (
 type errInvalid struct{ error }
 
 // trial runs one trial from its empty namespace to its written result.
-func (r *Runner) trial(ctx context.Context, t Trial, expect Expected) (TrialResult, error) {
+func (r *Runner) trial(ctx context.Context, e Experiment, t Trial) (TrialResult, error) {
 	rec, err := r.Store.Create(t)
 	if err != nil {
 		return TrialResult{}, fmt.Errorf("open record of trial %d: %w", t.Number, err)
@@ -44,7 +44,7 @@ func (r *Runner) trial(ctx context.Context, t Trial, expect Expected) (TrialResu
 	if err != nil && !errors.As(err, &invalid) {
 		return TrialResult{}, errors.Join(err, rec.Abandon())
 	}
-	result := run.finish(expect, invalid)
+	result := run.finish(e, invalid)
 	if err := rec.Finish(result); err != nil {
 		return TrialResult{}, fmt.Errorf("write result of trial %d: %w", t.Number, err)
 	}
@@ -220,7 +220,7 @@ func (t *trialRun) blame(ctx context.Context, doing string, err error) error {
 }
 
 // finish judges the trial.
-func (t *trialRun) finish(expect Expected, invalid errInvalid) TrialResult {
+func (t *trialRun) finish(e Experiment, invalid errInvalid) TrialResult {
 	res := t.result
 	res.Counts = t.tally.counts()
 	if invalid.error != nil {
@@ -228,16 +228,12 @@ func (t *trialRun) finish(expect Expected, invalid errInvalid) TrialResult {
 	} else {
 		res.Gates = t.gates()
 	}
-	res.Verdict = VerdictPass
 	for _, g := range res.Gates {
 		if !g.OK {
 			res.Verdict, res.Reason = VerdictInvalid, fmt.Sprintf("%s: %s", g.Name, g.Detail)
 			return res
 		}
 	}
-	failed := t.tally.failed()
-	if expect != "" && !expect.Met([]int{failed}) {
-		res.Verdict, res.Reason = VerdictFail, fmt.Sprintf("%d failed requests, expected %s", failed, expect)
-	}
+	res.Verdict, res.Reason = e.Judge(t.trial.Cell, res.Counts)
 	return res
 }

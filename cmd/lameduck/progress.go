@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"lameduck/harness"
+)
+
+// progress writes one line per thing that happened, with the time since the
+// start. It is an io.Writer for the lines of others.
+type progress struct {
+	mu     sync.Mutex
+	out    io.Writer
+	start  time.Time
+	trials int
+	done   int
+}
+
+func newProgress(out io.Writer, trials int) *progress {
+	return &progress{out: out, start: time.Now(), trials: trials}
+}
+
+func (p *progress) printf(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "%6.1fs  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// Write prints complete lines.
+func (p *progress) Write(lines []byte) (int, error) {
+	for line := range strings.Lines(string(lines)) {
+		p.printf("%s", strings.TrimRight(line, "\n"))
+	}
+	return len(lines), nil
+}
+
+// trial is a harness.Runner's Progress.
+func (p *progress) trial(now harness.Progress) {
+	t := now.Trial
+	name := fmt.Sprintf("trial %d (%s %s %s, repeat %d)", t.Number, t.Cell.TargetType, t.Cell.Mitigation, t.Cell.Connections, t.Repeat)
+	switch now.Phase {
+	case harness.PhaseDeploy:
+		p.printf("%s: deploying", name)
+	case harness.PhaseScenario:
+		p.printf("%s: under load, %s begins", name, t.Cell.Scenario)
+	case harness.PhaseDone:
+		p.done++
+		p.printf("%s: %s [%d of %d done]", name, summary(*now.Result), p.done, p.trials)
+	}
+}
+
+func summary(r harness.TrialResult) string {
+	requests, failed := 0, 0
+	for outcome, n := range r.Counts {
+		requests += n
+		if outcome != harness.OutcomeOK {
+			failed += n
+		}
+	}
+	s := fmt.Sprintf("%s, %d requests, %d failed", r.Verdict, requests, failed)
+	if r.Reason != "" {
+		s += " (" + r.Reason + ")"
+	}
+	return s
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lameduck/clusters"
+	"lameduck/experiments"
+	"lameduck/harness"
+	"lameduck/harness/record"
+	"lameduck/reports"
+)
+
+// maxTotalRate is how many requests per second all trials together may send:
+// load, load balancer, nodes and application cost about 1 ms of CPU per request
+// in all, and two cores must not saturate.
+const maxTotalRate = 600
+
+type runFlags struct {
+	cluster     clusterFlags
+	use         bool
+	keep        bool
+	out         string
+	repeats     int
+	rate        int
+	parallel    int
+	mitigations []string
+	connections []string
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run EXPERIMENT",
+		Short: "Run an experiment and print its table",
+		Long: fmt.Sprintf(`Run an experiment: make a cluster, run every trial, print the table, write
+report.md beside the record, remove the cluster.
+
+Experiments: %s`, strings.Join(experiments.Names(), ", ")),
+		Example: `  lameduck run scale-in
+  lameduck run scale-in --mitigations none,prestop-sleep-5s --repeats 5
+  lameduck cluster up && lameduck run scale-in --use-cluster   # on a cluster that stays`,
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := f.experiment(args[0])
+			if err != nil {
+				return usageError(err)
+			}
+			return runExperiment(cmd.Context(), f, e, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.cluster.register(cmd)
+	f.cluster.registerOptions(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.use, "use-cluster", false, "run on the running cluster called --name and leave it there")
+	flags.BoolVar(&f.keep, "keep-cluster", false, "leave the cluster running at the end")
+	flags.StringVar(&f.out, "out", "runs", "directory for run directories")
+	flags.IntVar(&f.repeats, "repeats", 0, "trials per cell (default: the experiment's)")
+	flags.IntVar(&f.rate, "rate", 0, "requests per second of each trial (default: the experiment's)")
+	flags.IntVar(&f.parallel, "parallel", 0, fmt.Sprintf("trials at a time (default: by cores, with at most %d requests per second in all)", maxTotalRate))
+	flags.StringSliceVar(&f.mitigations, "mitigations", nil, "only these mitigations, comma-separated (default: the experiment's)")
+	flags.StringSliceVar(&f.connections, "connections", nil, "pooled, new or both, comma-separated (default: the experiment's)")
+	return cmd
+}
+
+// experiment is the named experiment with the flags' changes.
+func (f runFlags) experiment(name string) (harness.Experiment, error) {
+	e, err := experiments.Builtin(name)
+	if err != nil {
+		return e, err
+	}
+	if f.repeats < 0 || f.rate < 0 || f.parallel < 0 {
+		return e, errors.New("--repeats, --rate and --parallel: want a number above 0")
+	}
+	if f.repeats > 0 {
+		e.Repeats = f.repeats
+	}
+	if f.rate > 0 {
+		e.Base.Load.Rate = f.rate
+	}
+	if len(f.connections) > 0 {
+		e.Connections = nil
+		for _, c := range f.connections {
+			e.Connections = append(e.Connections, harness.Connections(c))
+		}
+	}
+	if len(f.mitigations) > 0 {
+		e.Mitigations = nil
+		for _, m := range f.mitigations {
+			mitigation, err := experiments.Mitigation(m)
+			if err != nil {
+				return e, fmt.Errorf("--mitigations: %w", err)
+			}
+			e.Mitigations = append(e.Mitigations, mitigation)
+		}
+	}
+	return e.DropUnmatchedExpectations(), nil
+}
+
+// parallelTrials chooses how many trials run at a time.
+func (f runFlags) parallelTrials(rate int) int {
+	if f.parallel > 0 {
+		return f.parallel
+	}
+	return max(1, min(runtime.NumCPU(), maxTotalRate/rate))
+}
+
+func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, errOut io.Writer) (err error) {
+	started := time.Now().UTC()
+	runID := started.Format("0102150405")
+	plan, err := harness.Expand(e, runID)
+	if err != nil {
+		return usageError(err)
+	}
+	runner := harness.Runner{Scenarios: experiments.Scenarios(), Parallel: f.parallelTrials(e.Base.Load.Rate)}
+	if err := runner.Check(plan); err != nil {
+		return usageError(err)
+	}
+	if err := record.Preflight(f.out); err != nil {
+		return usageError(fmt.Errorf("--out: %w", err))
+	}
+	if _, err := targetBinary(); err != nil {
+		return err
+	}
+
+	log := newProgress(errOut, len(plan.Trials))
+	cluster, remove, err := f.makeCluster(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+
+	image, err := loadTarget(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if runner.World, err = newWorld(cluster, image); err != nil {
+		return err
+	}
+	if runner.Attacker, err = newAttacker(cluster); err != nil {
+		return err
+	}
+	environment, err := runner.World.Environment(ctx)
+	if err != nil {
+		return err
+	}
+	store, err := record.Create(f.out, harness.Run{
+		Schema: harness.SchemaVersion, Tool: version, ID: runID, Experiment: e, Plan: plan,
+		Environment: environment, Started: started.Format(time.RFC3339),
+	})
+	if err != nil {
+		return err
+	}
+	runner.Store, runner.Progress = store, log.trial
+	log.printf("%s: %d trials, %d at a time, record in %s", e.Name, len(plan.Trials), runner.Parallel, store.Dir())
+
+	_, runErr := runner.Run(ctx, e, plan)
+	end := harness.RunEnd{Ended: time.Now().UTC().Format(time.RFC3339), Complete: runErr == nil}
+	if runErr != nil {
+		end.Reason = runErr.Error()
+	}
+	if err := store.Finish(end); err != nil {
+		return errors.Join(runErr, err)
+	}
+	return errors.Join(runErr, printReport(store.Dir(), out, log))
+}
+
+// makeCluster creates, or with --use-cluster finds, the cluster. remove undoes
+// what was created.
+func (f runFlags) makeCluster(ctx context.Context, log *progress) (clusters.Cluster, func() error, error) {
+	p, err := newProvider(f.cluster.provider)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := f.cluster.options.Name
+	if f.use {
+		c, err := p.Open(ctx, name)
+		if err != nil {
+			return nil, nil, usageError(fmt.Errorf("--use-cluster: %w", err))
+		}
+		return c, func() error { return nil }, nil
+	}
+	c, err := p.Up(ctx, f.cluster.options, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.keep {
+		return c, func() error {
+			log.printf("cluster %s stays; kubeconfig %s; remove it with: lameduck cluster down --name %s", name, c.Kubeconfig(), name)
+			return nil
+		}, nil
+	}
+	return c, func() error { return p.Clean(context.WithoutCancel(ctx), name, log) }, nil
+}
+
+// printReport prints the table and writes report.md; its error carries the
+// exit code of the verdict.
+func printReport(dir string, out io.Writer, log *progress) error {
+	report, err := reports.Read(dir)
+	if err != nil {
+		return err
+	}
+	if err := reports.Render(out, report, reports.FormatTable, terminalWidth()); err != nil {
+		return err
+	}
+	path, err := writeMarkdown(dir, report)
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		abs = path
+	}
+	fmt.Fprintf(out, "report: %s\n", abs)
+	return verdictError(reports.Judge(report))
+}

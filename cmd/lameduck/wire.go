@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"lameduck/clusters"
+	"lameduck/clusters/embedded"
+	"lameduck/clusters/images"
+	"lameduck/clusters/kube"
+	"lameduck/harness"
+	"lameduck/harness/load"
+)
+
+// defaultCluster is the name of a cluster that nobody named.
+const defaultCluster = "lameduck"
+
+// newProvider is the only place that knows which cluster providers exist.
+func newProvider(name string) (clusters.Provider, error) {
+	self, dir, err := executable()
+	if err != nil {
+		return nil, err
+	}
+	switch name {
+	case "embedded":
+		return embedded.NewProvider(embedded.Config{Self: self, Binaries: filepath.Join(dir, "embedded")}), nil
+	default:
+		return nil, usageError(fmt.Errorf("--cluster %q: want embedded", name))
+	}
+}
+
+// executable is the running binary and its directory, where the target
+// application and the embedded cluster's binaries are too.
+func executable() (path, dir string, err error) {
+	path, err = os.Executable()
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("find own executable: %w", err)
+	}
+	return path, filepath.Dir(path), nil
+}
+
+// targetBinary is the built-in application's static binary.
+func targetBinary() (string, error) {
+	_, dir, err := executable()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "target")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the target application is not built: %w; run: make build", err)
+	}
+	return path, nil
+}
+
+// loadTarget puts the built-in application's image on the cluster and returns
+// its name.
+func loadTarget(ctx context.Context, c clusters.Cluster) (string, error) {
+	binary, err := targetBinary()
+	if err != nil {
+		return "", err
+	}
+	loader, ok := c.(clusters.ImageLoader)
+	if !ok {
+		return "", fmt.Errorf("cluster %s takes no images without a registry", c.Name())
+	}
+	ref, err := images.Ref("target", binary)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "lameduck-image-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	archive := filepath.Join(dir, "target.tar")
+	if err := images.Write(archive, ref, map[string]string{"/target": binary}, []string{"/target"}); err != nil {
+		return "", err
+	}
+	return ref, loader.LoadImage(ctx, archive)
+}
+
+// newWorld makes the harness's view of a cluster.
+func newWorld(c clusters.Cluster, targetImage string) (harness.World, error) {
+	rest, err := c.REST()
+	if err != nil {
+		return nil, err
+	}
+	cfg := kube.Config{REST: rest, Provider: c.Provider(), TargetImage: targetImage}
+	if l, ok := c.(clusters.LoadBalancerLog); ok {
+		cfg.LoadBalancerLog = func(ctx context.Context, namespace, ingress string) (io.ReadCloser, error) {
+			return l.LoadBalancerLog(ctx, namespace, ingress)
+		}
+	}
+	return kube.NewWorld(cfg)
+}
+
+// newAttacker makes the load's source: a worker process where the cluster has
+// a place for clients, else this process.
+func newAttacker(c clusters.Cluster) (harness.Attacker, error) {
+	host, ok := c.(clusters.ClientHost)
+	if !ok {
+		return load.Local{}, nil
+	}
+	self, _, err := executable()
+	if err != nil {
+		return nil, err
+	}
+	return load.Process{Command: func(ctx context.Context) *exec.Cmd {
+		return host.ClientCommand(ctx, self, "worker")
+	}}, nil
+}
