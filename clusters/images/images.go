@@ -28,17 +28,6 @@ import (
 // that a node that lacks an image can never find another one by accident.
 const host = "lameduck.local"
 
-// Image is one image to build, for the architecture of the running machine.
-type Image struct {
-	// Ref is the image's name with a tag, usually made by Ref.
-	Ref string
-	// Files are the image's only content: absolute path in the image to path
-	// on the host. All are executable (0755) and belong to root.
-	Files map[string]string
-	// Entrypoint is the command that a container runs, absolute path first.
-	Entrypoint []string
-}
-
 // Ref names an image by its content: Ref("target", files...) is
 // lameduck.local/target:<first 12 hex digits of a SHA-256 over the files>. The
 // order of the files counts, their names do not.
@@ -74,22 +63,27 @@ func sumFile(file string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// Write writes the image as a docker-format archive (docker save, ctr images
-// import). The same image gives the same bytes. The file appears at path
-// complete or not at all, so that one that exists need not be written again.
-func (i Image) Write(path string) error {
-	if err := i.write(path); err != nil {
-		return fmt.Errorf("write image %s: %w", i.Ref, err)
+// Write writes an image as a docker-format archive (docker save, ctr images
+// import), for the architecture of the running machine. ref is its name with a
+// tag, usually made by Ref. files are its only content: absolute path in the
+// image to path on the host; all are executable (0755) and belong to root.
+// entrypoint is the command that a container runs, one of the files first.
+//
+// The same input gives the same bytes. The archive appears at path complete or
+// not at all.
+func Write(path, ref string, files map[string]string, entrypoint []string) error {
+	if err := write(path, ref, files, entrypoint); err != nil {
+		return fmt.Errorf("write image %s: %w", ref, err)
 	}
 	return nil
 }
 
-func (i Image) write(path string) (err error) {
-	tag, err := name.NewTag(i.Ref, name.StrictValidation)
+func write(path, ref string, files map[string]string, entrypoint []string) (err error) {
+	tag, err := name.NewTag(ref, name.StrictValidation)
 	if err != nil {
 		return err
 	}
-	img, err := i.build()
+	img, err := build(files, entrypoint)
 	if err != nil {
 		return err
 	}
@@ -115,17 +109,17 @@ func (i Image) write(path string) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-func (i Image) build() (v1.Image, error) {
-	if len(i.Files) == 0 {
+func build(files map[string]string, entrypoint []string) (v1.Image, error) {
+	if len(files) == 0 {
 		return nil, errors.New("no files")
 	}
-	if len(i.Entrypoint) == 0 {
+	if len(entrypoint) == 0 {
 		return nil, errors.New("no entrypoint")
 	}
-	if _, ok := i.Files[i.Entrypoint[0]]; !ok {
-		return nil, fmt.Errorf("entrypoint %s is none of the image's files", i.Entrypoint[0])
+	if _, ok := files[entrypoint[0]]; !ok {
+		return nil, fmt.Errorf("entrypoint %s is none of the image's files", entrypoint[0])
 	}
-	content, err := i.layer()
+	content, err := pack(files)
 	if err != nil {
 		return nil, err
 	}
@@ -147,17 +141,17 @@ func (i Image) build() (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config = v1.Config{Entrypoint: i.Entrypoint, WorkingDir: "/"}
+	config.Config = v1.Config{Entrypoint: entrypoint, WorkingDir: "/"}
 	return mutate.ConfigFile(img, config)
 }
 
-// layer is the files as a tar, sorted and without times or owners, so that it
+// pack is the files as a tar, sorted and without times or owners, so that it
 // depends on nothing but names and contents.
-func (i Image) layer() ([]byte, error) {
+func pack(files map[string]string) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	made := map[string]bool{}
-	for _, in := range slices.Sorted(maps.Keys(i.Files)) {
+	for _, in := range slices.Sorted(maps.Keys(files)) {
 		if !path.IsAbs(in) || path.Clean(in) != in || in == "/" {
 			return nil, fmt.Errorf("file %q: want a clean absolute path in the image, like /target", in)
 		}
@@ -170,7 +164,7 @@ func (i Image) layer() ([]byte, error) {
 				return nil, err
 			}
 		}
-		content, err := os.ReadFile(i.Files[in])
+		content, err := os.ReadFile(files[in])
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,15 @@ func writeFile(t *testing.T, path, content string) string {
 	return path
 }
 
-func testImage(t *testing.T) Image {
+type image struct {
+	ref        string
+	files      map[string]string
+	entrypoint []string
+}
+
+func (i image) write(path string) error { return Write(path, i.ref, i.files, i.entrypoint) }
+
+func testImage(t *testing.T) image {
 	t.Helper()
 	dir := t.TempDir()
 	a, b := writeFile(t, filepath.Join(dir, "a"), "program a"), writeFile(t, filepath.Join(dir, "b"), "program b")
@@ -34,20 +42,20 @@ func testImage(t *testing.T) Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Image{
-		Ref:        ref,
-		Files:      map[string]string{"/target": a, "/usr/bin/b": b},
-		Entrypoint: []string{"/target", "--flag"},
+	return image{
+		ref:        ref,
+		files:      map[string]string{"/target": a, "/usr/bin/b": b},
+		entrypoint: []string{"/target", "--flag"},
 	}
 }
 
 func TestWriteReadsBack(t *testing.T) {
 	want := testImage(t)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if err := want.Write(path); err != nil {
+	if err := want.write(path); err != nil {
 		t.Fatal(err)
 	}
-	tag, err := name.NewTag(want.Ref)
+	tag, err := name.NewTag(want.ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +74,8 @@ func TestWriteReadsBack(t *testing.T) {
 	if config.OS != "linux" || config.Architecture != runtime.GOARCH {
 		t.Errorf("platform is %s/%s, want linux/%s", config.OS, config.Architecture, runtime.GOARCH)
 	}
-	if !reflect.DeepEqual(config.Config.Entrypoint, want.Entrypoint) {
-		t.Errorf("entrypoint is %q, want %q", config.Config.Entrypoint, want.Entrypoint)
+	if !reflect.DeepEqual(config.Config.Entrypoint, want.entrypoint) {
+		t.Errorf("entrypoint is %q, want %q", config.Config.Entrypoint, want.entrypoint)
 	}
 	if !config.Created.IsZero() {
 		t.Errorf("created %s, want no time", config.Created)
@@ -115,7 +123,7 @@ func TestWriteIsReproducible(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
 		path := filepath.Join(dir, "image.tar")
-		if err := img.Write(path); err != nil {
+		if err := img.write(path); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(path)
@@ -123,7 +131,7 @@ func TestWriteIsReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 		archives[i] = b
-		for _, host := range img.Files {
+		for _, host := range img.files {
 			if err := os.Chtimes(host, time.Now(), time.Unix(1, 0)); err != nil {
 				t.Fatal(err)
 			}
@@ -164,21 +172,21 @@ func TestErrorsNameTheFile(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	out := filepath.Join(t.TempDir(), "image.tar")
 	cases := map[string]struct {
-		edit func(*Image)
+		edit func(*image)
 		path string
 		want string
 	}{
-		"host file missing":       {func(i *Image) { i.Files = map[string]string{"/target": missing} }, out, missing},
-		"directory missing":       {func(*Image) {}, filepath.Join(missing, "image.tar"), missing},
-		"relative path":           {func(i *Image) { i.Files = map[string]string{"/target": good.Files["/target"], "x": missing} }, out, `"x"`},
-		"entrypoint not in it":    {func(i *Image) { i.Entrypoint = []string{"/other"} }, out, "/other"},
-		"no entrypoint":           {func(i *Image) { i.Entrypoint = nil }, out, "entrypoint"},
-		"reference without a tag": {func(i *Image) { i.Ref = "lameduck.local/Target" }, out, "lameduck.local/Target"},
+		"host file missing":       {func(i *image) { i.files = map[string]string{"/target": missing} }, out, missing},
+		"directory missing":       {func(*image) {}, filepath.Join(missing, "image.tar"), missing},
+		"relative path":           {func(i *image) { i.files = map[string]string{"/target": good.files["/target"], "x": missing} }, out, `"x"`},
+		"entrypoint not in it":    {func(i *image) { i.entrypoint = []string{"/other"} }, out, "/other"},
+		"no entrypoint":           {func(i *image) { i.entrypoint = nil }, out, "entrypoint"},
+		"reference without a tag": {func(i *image) { i.ref = "lameduck.local/Target" }, out, "lameduck.local/Target"},
 	}
 	for what, c := range cases {
 		img := good
 		c.edit(&img)
-		err := img.Write(c.path)
+		err := img.write(c.path)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want it to name %s", what, err, c.want)
 		}
