@@ -228,12 +228,16 @@ func (t *trialRun) finish(e Experiment, invalid errInvalid) TrialResult {
 	} else {
 		res.Gates = t.gates()
 	}
+	res.Verdict = VerdictPass
 	for _, g := range res.Gates {
 		if !g.OK {
 			res.Verdict, res.Reason = VerdictInvalid, fmt.Sprintf("%s: %s", g.Name, g.Detail)
 			return res
 		}
 	}
-	res.Verdict, res.Reason = e.Judge(t.trial.Cell, res.Counts)
+	failed, expected := Failed(res.Counts), e.ExpectationFor(t.trial.Cell)
+	if expected != "" && !expected.Met([]int{failed}) {
+		res.Verdict, res.Reason = VerdictFail, fmt.Sprintf("%d failed requests, expected %s", failed, expected)
+	}
 	return res
 }

@@ -1,0 +1,59 @@
+# Two commands do everything on a fresh Debian 12 machine with root, Go and gcc:
+#   make experiment   the main job: a real cluster, a load, a table
+#   make test         all checks
+# Both install what is missing, or name it.
+
+VERSION     := $(shell git describe --always --dirty 2>/dev/null || echo devel)
+GO          ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Static binaries: the target runs in an image with nothing else in it.
+GOBUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+EXPERIMENT  ?= scale-in
+ARGS        ?=
+
+.PHONY: all build experiment test unit lint e2e bench cluster clean prerequisites embedded
+
+all: build
+
+prerequisites:
+	@.ci/prerequisites
+
+# The embedded cluster's binaries. Nothing is done when none of their sources
+# changed; see clusters/embedded/build.
+embedded: prerequisites
+	@$(GO) run ./clusters/embedded/build --out bin/embedded
+
+build: embedded
+	@$(GOBUILD) -o bin/lameduck ./cmd/lameduck
+	@$(GOBUILD) -o bin/target ./cmd/target
+
+experiment: build
+	bin/lameduck run $(EXPERIMENT) $(ARGS)
+
+cluster: build
+	bin/lameduck cluster up $(ARGS)
+
+clean:
+	@if [ -x bin/lameduck ]; then bin/lameduck cluster clean; fi
+	rm -rf bin
+
+test: build lint unit e2e
+
+unit:
+	$(GO) test -race ./...
+
+lint:
+	@unformatted=$$(gofmt -l cmd clusters experiments harness reports); \
+	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt: $$unformatted" >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags e2e ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) -tags e2e ./...
+
+# End-to-end tests need root and bring up real embedded clusters, one at a time.
+e2e: build
+	$(GO) test -tags e2e -run '^TestE2E' -p 1 -count 1 -timeout 25m -v ./cmd/... ./clusters/... ./harness/...
+
+bench: build
+	$(GO) test -run '^$$' -bench . -benchtime 1x -p 1 ./harness/... ./reports/... ./clusters/...
+	$(GO) test -tags e2e -run '^$$' -bench '^BenchmarkE2E' -benchtime 1x -p 1 -timeout 25m ./clusters/... ./cmd/...

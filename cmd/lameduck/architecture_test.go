@@ -1,0 +1,135 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mayImport says which of our packages a package may import, by the longest
+// prefix of its directory that is listed. See ARCHITECTURE.md.
+var mayImport = map[string][]string{
+	"harness":                 {},
+	"harness/load":            {"harness"},
+	"harness/evidence":        {"harness"},
+	"harness/record":          {"harness"},
+	"experiments":             {"harness"},
+	"reports":                 {"harness", "harness/record"},
+	"clusters":                {"harness", "harness/evidence", "clusters"},
+	"clusters/embedded/build": {},
+	"cmd/target":              {},
+	"cmd/lameduck":            {"harness", "experiments", "reports", "clusters"},
+}
+
+// thirdParty says which directories may import a module, by the longest prefix
+// of the import path that is listed. A new dependency needs a line here and a
+// reason in ARCHITECTURE.md.
+var thirdParty = map[string][]string{
+	"github.com/tsenart/vegeta/v12":          {"harness/load"},
+	"github.com/klauspost/compress":          {"harness/record"},
+	"github.com/olekukonko/tablewriter":      {"reports"},
+	"github.com/spf13/cobra":                 {"cmd/lameduck"},
+	"github.com/google/go-containerregistry": {"clusters/images"},
+	"github.com/vishvananda":                 {"clusters/embedded"},
+	"github.com/rogpeppe/go-internal":        {"cmd/lameduck"},
+	"golang.org/x/term":                      {"cmd/lameduck"},
+	"golang.org/x/sys":                       {"clusters"},
+	"k8s.io":                                 {"clusters", "harness/evidence"},
+	"sigs.k8s.io/yaml":                       {"clusters"},
+}
+
+func TestImports(t *testing.T) {
+	root := filepath.Join("..", "..")
+	files := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		dir = filepath.ToSlash(dir)
+		if d.IsDir() {
+			// Modules of their own, and what is not source.
+			nested := filepath.Dir(path) != path && dir != "." && fileExists(filepath.Join(path, "go.mod"))
+			if nested || d.Name() == "testdata" || (strings.HasPrefix(d.Name(), ".") && dir != ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		files++
+		checkImports(t, path, filepath.ToSlash(filepath.Dir(dir)))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 20 {
+		t.Fatalf("only %d Go files were seen; the walk is wrong", files)
+	}
+}
+
+func checkImports(t *testing.T, path, dir string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range f.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, isOurs := strings.CutPrefix(imported, "lameduck/")
+		switch {
+		case isOurs:
+			allowed, known := longestPrefix(mayImport, dir)
+			if !known {
+				t.Errorf("%s: package %s has no line in mayImport", path, dir)
+			}
+			if !slices.Contains(allowed, ours) && !underAny(allowed, ours) {
+				t.Errorf("%s imports %s; %s may import only %v", path, ours, dir, allowed)
+			}
+		case strings.Contains(strings.Split(imported, "/")[0], "."):
+			allowed, known := longestPrefix(thirdParty, imported)
+			if !known || !underAny(allowed, dir) {
+				t.Errorf("%s imports %s; that is for %v only", path, imported, allowed)
+			}
+		}
+	}
+}
+
+// underAny says whether path is one of dirs or below one of them; "harness"
+// means that package alone, because its subpackages are other layers.
+func underAny(dirs []string, path string) bool {
+	for _, d := range dirs {
+		if path == d || (d != "harness" && strings.HasPrefix(path, d+"/")) || (d == "harness" && path == "harness") {
+			return true
+		}
+	}
+	return false
+}
+
+func longestPrefix(rules map[string][]string, path string) (value []string, ok bool) {
+	best := -1
+	for prefix, v := range rules {
+		if (path == prefix || strings.HasPrefix(path, prefix+"/")) && len(prefix) > best {
+			best, value, ok = len(prefix), v, true
+		}
+	}
+	return value, ok
+}
+
+func fileExists(path string) bool {
+	matches, err := filepath.Glob(path)
+	return err == nil && len(matches) == 1
+}
