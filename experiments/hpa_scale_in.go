@@ -124,24 +124,23 @@ const (
 	holdPoll = time.Second
 )
 
-// waitHeld waits until there were n ready pods each time for holdTime.
+// waitHeld waits until n pods were there at every look for holdTime. Any other
+// number starts the time anew; so does a look that fails, as one can while a
+// pod goes away.
 func waitHeld(ctx context.Context, n int, d harness.Deployment) error {
 	tick := time.NewTicker(holdPoll)
 	defer tick.Stop()
 	for since := time.Now(); time.Since(since) < holdTime; {
-		if err := d.WaitPods(ctx, n); err != nil {
-			return err
-		}
 		pods, err := d.Observe(ctx)
-		if err != nil {
-			return err
-		}
-		if len(pods) != n {
+		if err != nil || len(pods) != n {
+			if werr := d.WaitPods(ctx, n); werr != nil {
+				return errors.Join(werr, err)
+			}
 			since = time.Now()
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(ctx.Err(), err)
 		case <-tick.C:
 		}
 	}

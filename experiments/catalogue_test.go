@@ -1,0 +1,165 @@
+package experiments
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"lameduck/harness"
+)
+
+func TestEveryBuiltinExpandsAndIsAcceptedByItsScenario(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			e, err := Builtin(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Name != name || e.About == "" {
+				t.Errorf("name %q, about %q: want the catalogue's name and a sentence", e.Name, e.About)
+			}
+			plan, err := harness.Expand(e, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := len(plan.Cells) * e.Repeats; len(plan.Trials) != want || want == 0 {
+				t.Errorf("%d trials, want %d", len(plan.Trials), want)
+			}
+			for _, trial := range plan.Trials {
+				scenario, ok := Scenarios()[trial.Setup.Scenario.Name]
+				if !ok {
+					t.Fatalf("no scenario %q", trial.Setup.Scenario.Name)
+				}
+				if scenario.Name() != trial.Setup.Scenario.Name {
+					t.Errorf("scenario %q calls itself %q", trial.Setup.Scenario.Name, scenario.Name())
+				}
+				if err := scenario.Check(trial.Setup); err != nil {
+					t.Errorf("%s: %v", trial.Cell.Mitigation, err)
+				}
+			}
+		})
+	}
+}
+
+func TestScaleInHasTheCellsOfTheMainJob(t *testing.T) {
+	e, err := Builtin("scale-in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := harness.Expand(e, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]struct {
+		expected     harness.Expected
+		onSIGTERM    harness.OnSIGTERM
+		sigtermWait  time.Duration
+		preStopSleep time.Duration
+		grace        time.Duration
+	}{
+		"none":                        {harness.ExpectSome, harness.SIGTERMDrain, 0, 0, 30 * time.Second},
+		"prestop-sleep-10s":           {harness.ExpectNone, harness.SIGTERMDrain, 0, 10 * time.Second, 30 * time.Second},
+		"sigterm-wait-10s":            {harness.ExpectNone, harness.SIGTERMWait, 10 * time.Second, 0, 30 * time.Second},
+		"prestop-sleep-40s-grace-30s": {"", harness.SIGTERMDrain, 0, 40 * time.Second, 30 * time.Second},
+	}
+	if len(plan.Cells) != len(want) || len(plan.Trials) != 12 {
+		t.Fatalf("%d cells, %d trials; want %d and 12", len(plan.Cells), len(plan.Trials), len(want))
+	}
+	for _, trial := range plan.Trials {
+		w, ok := want[trial.Cell.Mitigation]
+		if !ok {
+			t.Fatalf("cell %v is not one of the main job's", trial.Cell)
+		}
+		got := trial.Setup.Workload
+		if x := e.ExpectationFor(trial.Cell); x != w.expected {
+			t.Errorf("%s: expected %q, want %q", trial.Cell.Mitigation, x, w.expected)
+		}
+		if got.OnSIGTERM != w.onSIGTERM || got.SIGTERMWait.Duration != w.sigtermWait ||
+			got.PreStopSleep.Duration != w.preStopSleep || got.GracePeriod.Duration != w.grace {
+			t.Errorf("%s: %+v, want %+v", trial.Cell.Mitigation, got, w)
+		}
+		if trial.Cell.TargetType != harness.TargetInstance || trial.Cell.Connections != harness.ConnectionsPooled {
+			t.Errorf("cell %v: want instance and pooled", trial.Cell)
+		}
+	}
+}
+
+func TestBuiltinsAreMadeAnew(t *testing.T) {
+	first, _ := Builtin("scale-in")
+	first.Expect[0].Failed = "changed"
+	first.Mitigations[1].Edits[0].To = "changed"
+	second, _ := Builtin("scale-in")
+	if second.Expect[0].Failed == "changed" || second.Mitigations[1].Edits[0].To == "changed" {
+		t.Error("a caller's change reached the catalogue")
+	}
+}
+
+func TestUnknownExperiment(t *testing.T) {
+	_, err := Builtin("scale-out")
+	const want = `experiment "scale-out": want one of scale-in, scale-in-cpu`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestMitigation(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want []harness.Edit
+	}{
+		{"none", nil},
+		{"prestop-sleep-10s", []harness.Edit{{Field: "workload.preStopSleep", To: "10s"}}},
+		{"prestop-sleep-1m30s", []harness.Edit{{Field: "workload.preStopSleep", To: "1m30s"}}},
+		{"sigterm-wait-10s", []harness.Edit{
+			{Field: "workload.onSigterm", To: "wait"}, {Field: "workload.sigtermWait", To: "10s"}}},
+		{"prestop-sleep-40s-grace-30s", []harness.Edit{
+			{Field: "workload.preStopSleep", To: "40s"}, {Field: "workload.gracePeriod", To: "30s"}}},
+	} {
+		m, err := Mitigation(c.name)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if m.Name != c.name || !slices.Equal(m.Edits, c.want) {
+			t.Errorf("%s: got %+v, want %+v", c.name, m, c.want)
+		}
+	}
+}
+
+func TestWrongMitigations(t *testing.T) {
+	const forms = `want one of none, prestop-sleep-D, prestop-sleep-D-grace-D, sigterm-wait-D, where D is a duration such as 10s`
+	for _, c := range []struct{ name, want string }{
+		{"", `mitigation "": ` + forms},
+		{"nothing", `mitigation "nothing": ` + forms},
+		{"prestop-sleep", `mitigation "prestop-sleep": ` + forms},
+		{"prestop-sleep-", `mitigation "prestop-sleep-": ` + forms},
+		{"prestop-sleep--5s", `mitigation "prestop-sleep--5s": ` + forms},
+		{"none-10s", `mitigation "none-10s": ` + forms},
+		{"sigterm-wait-10s-grace-30s", `mitigation "sigterm-wait-10s-grace-30s": ` + forms},
+		{"prestop-sleep-10", `mitigation "prestop-sleep-10": duration "10": want a number with a unit, like 500ms, 10s or 2m`},
+		{"prestop-sleep-40s-grace-x", `mitigation "prestop-sleep-40s-grace-x": duration "x": want a number with a unit, like 500ms, 10s or 2m`},
+		{"sigterm-wait-0s", `mitigation "sigterm-wait-0s": duration is 0s: want more than 0s`},
+	} {
+		_, err := Mitigation(c.name)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%q: got %v\nwant %s", c.name, err, c.want)
+		}
+	}
+}
+
+// A mitigation that writes the grace period which is there already still
+// changes the preStop sleep, and must not be taken for one that does nothing.
+func TestGraceMitigationIsNotEmptyOnTheSameGrace(t *testing.T) {
+	e, _ := Builtin("scale-in")
+	m, err := Mitigation("prestop-sleep-40s-grace-30s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.Apply(e.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Workload.PreStopSleep.Duration != 40*time.Second || s.Workload.GracePeriod != e.Base.Workload.GracePeriod {
+		t.Errorf("got %s and %s", s.Workload.PreStopSleep, s.Workload.GracePeriod)
+	}
+}
