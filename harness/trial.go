@@ -24,6 +24,8 @@ const (
 // opposed to one for which the run can not go on.
 type errInvalid struct{ error }
 
+var errStoppedEarly = errors.New("the load stopped before the trial was over")
+
 // trial runs one trial from its empty namespace to its written result.
 func (r *Runner) trial(ctx context.Context, e Experiment, t Trial) (TrialResult, error) {
 	rec, err := r.Store.Create(t)
@@ -173,7 +175,7 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 			return ctx.Err()
 		case a := <-done:
 			done <- a
-			return errors.Join(errors.New("the load stopped early"), a.err)
+			return errStoppedEarly
 		}
 	}
 	disturb := func() error {
@@ -205,7 +207,10 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 	end()
 	t.mark(MarkAttackEnd)
 	t.result.Stats = a.stats
-	if err = errors.Join(err, a.err); err != nil {
+	if a.err != nil && (err == nil || errors.Is(err, errStoppedEarly)) {
+		err = a.err
+	}
+	if err != nil {
 		return t.blame(ctx, "attack", err)
 	}
 	return nil

@@ -1,0 +1,110 @@
+package harness
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestExpandInterleavesRepeats(t *testing.T) {
+	e := testExperiment(Mitigation{Name: "none"}, Mitigation{Name: "sleep", Edits: []Edit{{"workload.preStopSleep", "10s"}}})
+	e.Connections = []Connections{ConnectionsPooled, ConnectionsNew}
+	e.Repeats = 2
+	plan, err := Expand(e, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Cells) != 4 || len(plan.Trials) != 8 {
+		t.Fatalf("%d cells, %d trials; want 4 and 8", len(plan.Cells), len(plan.Trials))
+	}
+	for i, trial := range plan.Trials {
+		if trial.Number != i+1 || trial.Repeat != i/4+1 || trial.Cell != plan.Cells[i%4] {
+			t.Errorf("trial %d is repeat %d of %v: repeats are not interleaved", trial.Number, trial.Repeat, trial.Cell)
+		}
+		want := time.Duration(0)
+		if trial.Cell.Mitigation == "sleep" {
+			want = 10 * time.Second
+		}
+		if got := trial.Setup.Workload.PreStopSleep.Duration; got != want {
+			t.Errorf("trial %d: preStop sleep %s, want %s", trial.Number, got, want)
+		}
+	}
+}
+
+func TestExpandRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*Experiment)
+		want string // every line of it must be in the error
+	}{
+		"no repeats":      {func(e *Experiment) { e.Repeats = 0 }, "repeats is 0: want 1..1000"},
+		"no mitigation":   {func(e *Experiment) { e.Mitigations = nil }, "mitigations: want at least one"},
+		"target type":     {func(e *Experiment) { e.TargetTypes = []TargetType{"pod"} }, `targetTypes: "pod": want instance or ip`},
+		"connections":     {func(e *Experiment) { e.Connections = []Connections{"old"} }, `connections: "old": want pooled or new`},
+		"expectation":     {func(e *Experiment) { e.Expect = []Expectation{{Failed: "few"}} }, `expect[0].failed is "few": want none or some`},
+		"lost expect":     {func(e *Experiment) { e.Expect = []Expectation{{Mitigation: "x", Failed: ExpectNone}} }, "expect[0]: matches no cell"},
+		"twice":           {func(e *Experiment) { e.Mitigations = append(e.Mitigations, e.Mitigations[0]) }, `mitigations: "none" is there twice`},
+		"grace":           {func(e *Experiment) { e.Base.Workload.GracePeriod = Dur(1500 * time.Millisecond) }, "workload.gracePeriod is 1.5s: want whole seconds"},
+		"wait without":    {func(e *Experiment) { e.Base.Workload.OnSIGTERM = SIGTERMWait }, `workload.sigtermWait is 0s with onSigterm "wait"`},
+		"rate":            {func(e *Experiment) { e.Base.Load.Rate = 100000 }, "load.rate is 100000: want 1..5000"},
+		"idle timeout":    {func(e *Experiment) { e.Base.LoadBalancer.IdleTimeout = Dur(2 * time.Hour) }, "loadBalancer.idleTimeout is 2h0m0s: want 1s..4000s"},
+		"several at once": {func(e *Experiment) { e.Repeats = -1; e.Base.Load.Rate = 0 }, "repeats is -1\nload.rate is 0"},
+		"field": {func(e *Experiment) {
+			e.Mitigations = []Mitigation{{"m", []Edit{{"workload.prestop", "1s"}}}}
+		}, `mitigation m: field "workload.prestop": want one of workload.gracePeriod, workload.onSigterm`},
+		"value": {func(e *Experiment) {
+			e.Mitigations = []Mitigation{{"m", []Edit{{"workload.preStopSleep", "ten"}}}}
+		}, `mitigation m: workload.preStopSleep: duration "ten": want a number with a unit`},
+		"changes nothing": {func(e *Experiment) {
+			e.Mitigations = []Mitigation{{"m", []Edit{{"workload.gracePeriod", "30s"}}}}
+		}, "mitigation m changes nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := testExperiment()
+			c.edit(&e)
+			_, err := Expand(e, "id")
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for want := range strings.Lines(c.want) {
+				if want = strings.TrimSpace(want); !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q lacks %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestDropUnmatchedExpectations(t *testing.T) {
+	e := testExperiment()
+	e.Expect = []Expectation{{Mitigation: "gone", Failed: ExpectNone}, {Mitigation: "none", Failed: ExpectSome}}
+	e = e.DropUnmatchedExpectations()
+	if len(e.Expect) != 1 || e.Expect[0].Mitigation != "none" {
+		t.Errorf("kept %v", e.Expect)
+	}
+}
+
+func TestCheckLiveNamesEveryDifference(t *testing.T) {
+	s := testSetup()
+	pods := asAsked(s)[:2]
+	if diffs := CheckLive(s, pods); len(diffs) != 0 {
+		t.Errorf("pods as asked for differ: %v", diffs)
+	}
+	pods[1].OnSIGTERM, pods[1].GracePeriod = SIGTERMExit, Dur(5*time.Second)
+	diffs := CheckLive(s, pods)
+	if len(diffs) != 2 || !strings.Contains(diffs[0], "app-1: workload.gracePeriod is 5s, want 30s") || !strings.Contains(diffs[1], "app-1: workload.onSigterm is exit, want drain") {
+		t.Errorf("differences %q", diffs)
+	}
+}
+
+func TestClocksOfTwoProcessesAgree(t *testing.T) {
+	c := NewClock()
+	other := ClockAt(c.Anchor())
+	// Both readings are between the same two of the first clock.
+	before := c.Now()
+	between := other.Now()
+	after := c.Now()
+	const step = time.Millisecond // of the wall clock between the two calls
+	if between < before-step || between > after+step {
+		t.Errorf("the second clock reads %s between %s and %s of the first", between, before, after)
+	}
+}
