@@ -26,26 +26,26 @@ func (c cpuUse) String() string {
 }
 
 // watchCPU samples the machine's CPU time once a second until stop is called.
-func watchCPU() (stop func() cpuUse) {
+func watchCPU(read func() (CPUTimes, bool)) (stop func() cpuUse) {
 	quit, done := make(chan struct{}), make(chan cpuUse, 1)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		first, ok := readCPU()
+		first, ok := read()
 		last, samples, saturated := first, 0, 0
 		for {
 			select {
 			case <-tick.C:
-				now, err := readCPU()
-				ok = ok && err
+				now, known := read()
+				ok = ok && known
 				samples++
 				if now.busyShareSince(last) >= saturatedAt {
 					saturated++
 				}
 				last = now
 			case <-quit:
-				now, err := readCPU()
-				use := cpuUse{mean: now.busyShareSince(first), known: ok && err}
+				now, known := read()
+				use := cpuUse{mean: now.busyShareSince(first), known: ok && known}
 				if samples > 0 {
 					use.saturated = float64(saturated) / float64(samples)
 				}
@@ -57,26 +57,28 @@ func watchCPU() (stop func() cpuUse) {
 	return func() cpuUse { close(quit); return <-done }
 }
 
-// cpuTimes are ticks since boot, as in the first line of /proc/stat (proc(5)).
-type cpuTimes struct{ busy, idle uint64 }
+// CPUTimes are a machine's busy and idle time since boot, in ticks, as in the
+// first line of /proc/stat (proc(5)).
+type CPUTimes struct{ Busy, Idle uint64 }
 
-func (c cpuTimes) busyShareSince(past cpuTimes) float64 {
-	busy, idle := c.busy-past.busy, c.idle-past.idle
+func (c CPUTimes) busyShareSince(past CPUTimes) float64 {
+	busy, idle := c.Busy-past.Busy, c.Idle-past.Idle
 	if busy+idle == 0 {
 		return 0
 	}
 	return float64(busy) / float64(busy+idle)
 }
 
-func readCPU() (cpuTimes, bool) {
+// ReadCPU reads them; false where there is no /proc/stat.
+func ReadCPU() (CPUTimes, bool) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
-		return cpuTimes{}, false
+		return CPUTimes{}, false
 	}
 	defer f.Close()
 	var user, nice, system, idle, iowait, irq, softirq, steal uint64
 	if _, err := fmt.Fscanf(f, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
-		return cpuTimes{}, false
+		return CPUTimes{}, false
 	}
-	return cpuTimes{busy: user + nice + system + irq + softirq + steal, idle: idle + iowait}, true
+	return CPUTimes{Busy: user + nice + system + irq + softirq + steal, Idle: idle + iowait}, true
 }

@@ -41,7 +41,9 @@ type fakeDeployment struct {
 	rec   Recorder
 }
 
-func (d *fakeDeployment) Target() Target { return Target{URL: "http://lb/", ControlURL: "http://lb/control"} }
+func (d *fakeDeployment) Target() Target {
+	return Target{URL: "http://lb/", ControlURL: "http://lb/control"}
+}
 
 func (d *fakeDeployment) Observe(context.Context) ([]LivePod, error) {
 	return d.world.live(d.trial.Setup), nil

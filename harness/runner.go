@@ -13,6 +13,8 @@ type Runner struct {
 	Attacker  Attacker
 	Scenarios map[string]Scenario
 	Store     Store
+	// CPU reads the time of the machine that generates the load: ReadCPU.
+	CPU func() (CPUTimes, bool)
 	// Parallel is how many trials are under way at once.
 	Parallel int
 	// Progress, if set, is told about every change; calls do not overlap.

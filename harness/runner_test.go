@@ -44,15 +44,22 @@ type world struct {
 	world    *fakeWorld
 	attacker *fakeAttacker
 	store    *memoryStore
+	busy     uint64 // percent
 }
 
 func newTestWorld() *world {
-	w := &world{world: &fakeWorld{live: asAsked, deletions: 4}, attacker: &fakeAttacker{}, store: &memoryStore{}}
+	w := &world{world: &fakeWorld{live: asAsked, deletions: 4}, attacker: &fakeAttacker{}, store: &memoryStore{}, busy: 50}
 	w.Runner = Runner{
-		World: w.world, Attacker: w.attacker, Store: w.store, Parallel: 1,
+		World: w.world, Attacker: w.attacker, Store: w.store, Parallel: 1, CPU: w.cpu,
 		Scenarios: map[string]Scenario{"fake": fakeScenario{takes: 3 * time.Second}},
 	}
 	return w
+}
+
+// cpu reads as a machine that is always equally busy.
+func (w *world) cpu() (CPUTimes, bool) {
+	ticks := uint64(time.Now().UnixMilli())
+	return CPUTimes{Busy: ticks * w.busy, Idle: ticks * (100 - w.busy)}, true
 }
 
 func (w *world) run(t *testing.T, ctx context.Context, e Experiment) ([]TrialResult, error) {
@@ -150,6 +157,7 @@ func TestInvalidTrials(t *testing.T) {
 		"lateness":      {func(w *world) { w.attacker.stats = func(s *AttackStats) { s.LatenessP99 = time.Second } }, "lateness: "},
 		"retry":         {func(w *world) { w.attacker.edit = func(q *Request) { q.Attempts = 2 } }, "no retries: "},
 		"no disruption": {func(w *world) { w.world.deletions = 3 }, "disruption: 3 pods"},
+		"CPU":           {func(w *world) { w.busy = 100 }, "CPU: 100 % busy on average"},
 		"deploy":        {func(w *world) { w.world.deployErr = errors.New("no room") }, "measured: deploy: no room"},
 		"warm up":       {func(w *world) { w.attacker.dirty = 1000 }, "measured: warm up: no clean half second"},
 		"attack":        {func(w *world) { w.attacker.err = errors.New("worker died") }, "measured: attack: worker died"},

@@ -156,7 +156,7 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 	}
 	done := make(chan attacked, 1)
 	attackAt := t.mark(MarkAttack)
-	stopCPU := watchCPU()
+	stopCPU := watchCPU(t.CPU)
 	go func() {
 		stats, err := t.Attacker.Attack(actx, AttackSpec{
 			Target: d.Target(), Load: load, Anchor: t.clock.Anchor(), IDPrefix: "r",

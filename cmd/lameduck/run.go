@@ -120,7 +120,7 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 	if err != nil {
 		return usageError(err)
 	}
-	runner := harness.Runner{Scenarios: experiments.Scenarios(), Parallel: f.parallelTrials(e.Base.Load.Rate)}
+	runner := harness.Runner{Scenarios: experiments.Scenarios(), CPU: harness.ReadCPU, Parallel: f.parallelTrials(e.Base.Load.Rate)}
 	if err := runner.Check(plan); err != nil {
 		return usageError(err)
 	}
