@@ -1,0 +1,19 @@
+// Package record is the run directory: the only thing that running hands over
+// to reporting. Create writes one, Open reads one.
+//
+//	runs/20260102T150405Z-scale-in/
+//	  run.json                  harness.Run: what was asked, the plan, the environment
+//	  0007-hpa-scale-in-instance-prestop-sleep-10s-pooled/
+//	    requests.jsonl.zst      one harness.Request a line, zstd
+//	    events.jsonl            one harness.Event a line
+//	    lb.jsonl app.jsonl      what load balancer and application logged, as they wrote it
+//	    trial.json              harness.TrialResult; written last: without it the trial is incomplete
+//	  end.json                  harness.RunEnd; without it, or without Complete, the run is incomplete
+//
+// JSON files appear whole, by rename. The line files grow while the trial runs
+// and are flushed every 250 ms, so that a process that is killed loses no more
+// than that. What it leaves behind is readable: a torn end is a Warning, while
+// anything wrong before the end is an error that names file and line.
+//
+// Nothing that can be computed from the record (statistics, causes) is in it.
+package record
