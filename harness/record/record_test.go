@@ -311,7 +311,7 @@ func TestFullDiskIsKeptAndReported(t *testing.T) {
 				return f, err
 			}
 			rec := openTrial(t, s, run.Plan.Trials[0])
-			for i := range 20000 { // several times the buffer
+			for i := 0; rec.Err() == nil && i < 100000; i++ {
 				rec.Request(aRequest(i * 7919))
 				rec.Event(anEvent(i))
 				rec.Log(harness.LogLoadBalancer, []byte(strings.Repeat("x", 200)))
