@@ -36,7 +36,6 @@ var thirdParty = map[string][]string{
 	"github.com/spf13/cobra":                 {"cmd/lameduck"},
 	"github.com/google/go-containerregistry": {"clusters/images"},
 	"github.com/vishvananda":                 {"clusters/embedded"},
-	"github.com/rogpeppe/go-internal":        {"cmd/lameduck"},
 	"golang.org/x/term":                      {"cmd/lameduck"},
 	"golang.org/x/sys":                       {"clusters"},
 	"k8s.io":                                 {"clusters", "harness/evidence"},

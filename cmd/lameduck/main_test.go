@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// lameduck runs the command line in this process.
+func lameduck(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+// Wrong usage ends with exit code 2 and one line that names what is wrong and
+// what would be right; nothing is created.
+func TestWrongUsage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"frobnicate", `unknown command "frobnicate"`},
+		{"run", "usage: lameduck run EXPERIMENT"},
+		{"run scale-in more", "usage: lameduck run EXPERIMENT"},
+		{"run scale-out", "scale-in"},
+		{"run scale-in --no-such-flag", "unknown flag: --no-such-flag; see lameduck run --help"},
+		{"run scale-in --repeats -1", "--repeats, --rate and --parallel"},
+		{"run scale-in --repeats 5000", "repeats is 5000: want 1..1000"},
+		{"run scale-in --repeats many", `invalid argument "many"`},
+		{"run scale-in --rate 100000", "load.rate is 100000: want 1..5000"},
+		{"run scale-in --connections old", `connections: "old": want pooled or new`},
+		{"run scale-in --mitigations hope", "--mitigations: "},
+		{"run scale-in --mitigations none,none", `mitigations: "none" is there twice`},
+		{"run scale-in --cluster nimbus", `--cluster "nimbus": want embedded`},
+		{"run scale-in --out " + file, "--out: "},
+		{"report " + filepath.Join(t.TempDir(), "none"), "none"},
+		{"report x --format pdf", `--format: `},
+		{"cluster sideways", `unknown command "sideways"`},
+		{"cluster up extra", "usage: lameduck cluster up"},
+	} {
+		code, stdout, stderr := lameduck(t, strings.Fields(c.args)...)
+		if code != exitUsage {
+			t.Errorf("%s: exit code %d, want %d", c.args, code, exitUsage)
+		}
+		if !strings.HasPrefix(stderr, "lameduck: ") || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: stderr %q, want %q in it", c.args, stderr, c.want)
+		}
+		if stdout != "" {
+			t.Errorf("%s: an error has output on stdout: %q", c.args, stdout)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	code, stdout, stderr := lameduck(t)
+	if code != exitOK || !strings.Contains(stdout, "cluster") || stderr != "" {
+		t.Errorf("without arguments: exit code %d, stdout %q, stderr %q; want the help", code, stdout, stderr)
+	}
+	for _, hidden := range []string{"embedded-host", "embedded-forward", "worker"} {
+		if strings.Contains(stdout, hidden) {
+			t.Errorf("the help lists %s, which is not for users", hidden)
+		}
+	}
+	code, stdout, _ = lameduck(t, "version")
+	if code != exitOK || stdout != "lameduck devel\n" {
+		t.Errorf("version: exit code %d, %q", code, stdout)
+	}
+}
