@@ -81,6 +81,8 @@ type Run struct {
 	Plan        Plan        `json:"plan"`
 	Environment Environment `json:"environment"`
 	Started     string      `json:"started"` // RFC 3339
+	// Command is how the run was started, to start it again.
+	Command string `json:"command,omitempty"`
 }
 
 // RunEnd closes a run (end.json).
