@@ -6,11 +6,15 @@ package clusters
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os/exec"
 
 	"k8s.io/client-go/rest"
 )
+
+// ErrNotFound says that there is no cluster of that name.
+var ErrNotFound = errors.New("not found")
 
 // Provider makes and removes clusters of one kind.
 type Provider interface {

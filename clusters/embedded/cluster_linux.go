@@ -1,0 +1,145 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"lameduck/clusters"
+	"lameduck/clusters/embedded/machine"
+)
+
+// Cluster is a running embedded cluster.
+type Cluster struct {
+	layout layout
+	config Config
+}
+
+var (
+	_ clusters.Provider        = (*Provider)(nil)
+	_ clusters.Cluster         = (*Cluster)(nil)
+	_ clusters.ImageLoader     = (*Cluster)(nil)
+	_ clusters.ClientHost      = (*Cluster)(nil)
+	_ clusters.LoadBalancerLog = (*Cluster)(nil)
+)
+
+func (p *Provider) cluster(l layout) *Cluster { return &Cluster{layout: l, config: p.config} }
+
+// Name is the cluster's name.
+func (c *Cluster) Name() string { return c.layout.name }
+
+// Provider is "embedded".
+func (c *Cluster) Provider() string { return "embedded" }
+
+// Kubeconfig is the path of a kubeconfig file (mode 0600) for use on the real
+// machine.
+func (c *Cluster) Kubeconfig() string { return c.layout.kubeconfig() }
+
+// REST is the configuration for client-go, as an administrator.
+func (c *Cluster) REST() (*rest.Config, error) { return restConfig(c.Kubeconfig()) }
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", kubeconfig, err)
+	}
+	// The API server is ours alone; client-go's limit of 5 requests per second
+	// would only blur the times of events.
+	cfg.QPS = -1
+	return cfg, nil
+}
+
+// NodeNetNS is the path of a host's network namespace: n1, n2 ..., cp, lb, client.
+func (c *Cluster) NodeNetNS(host string) string { return c.layout.netnsPath(host) }
+
+// LoadImage puts the docker-format archive at path on every node.
+func (c *Cluster) LoadImage(ctx context.Context, path string) error {
+	i, err := c.layout.readInfo()
+	if err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	var tasks []func(context.Context) error
+	for n := 1; n <= i.Nodes; n++ {
+		tasks = append(tasks, func(ctx context.Context) error {
+			return importImage(ctx, c.layout, c.config.Binaries, nodeName(n), path)
+		})
+	}
+	if err := parallel(ctx, tasks...); err != nil {
+		return fmt.Errorf("load image %s: %w", path, err)
+	}
+	return nil
+}
+
+func (b *builder) importImage(ctx context.Context, host, archive string) error {
+	return importImage(ctx, b.layout, b.config.Binaries, host, archive)
+}
+
+// importImage gives an archive to the containerd of one node, once that runs.
+func importImage(ctx context.Context, l layout, binaries, host, archive string) error {
+	var socket string
+	err := poll(ctx, func(ctx context.Context) error {
+		s, err := machine.ReadStatus(l.host(host))
+		if err != nil {
+			return err
+		}
+		if !s.Supervisor.Alive() {
+			return fmt.Errorf("node %s does not run", host)
+		}
+		// The node's own /run is reached through its first process.
+		socket = filepath.Join("/proc", fmt.Sprint(s.Supervisor.PID), "root", containerdSocket)
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "ctr"), "-a", socket, "-n", "k8s.io", "images", "import", archive)
+	cmd.Env = append(os.Environ(), machine.MarkerEnv+"="+l.name)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("import on node %s: %w: %s", host, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// ClientCommand prepares a command in the network namespace of the host client.
+// It does not outlive this process: when that dies, so does the command.
+func (c *Cluster) ClientCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "nsenter",
+		append([]string{"--net=" + c.layout.netnsPath(hostClient), "--", name}, args...)...)
+	cmd.Env = append(os.Environ(), machine.MarkerEnv+"="+c.layout.name)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	return cmd
+}
+
+// LoadBalancerLog opens the log of one Ingress. An Ingress that got no request
+// yet has an empty one.
+func (c *Cluster) LoadBalancerLog(_ context.Context, namespace, ingress string) (io.ReadCloser, error) {
+	for _, name := range []string{namespace, ingress} {
+		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
+			return nil, fmt.Errorf("load balancer log of %s/%s: not the name of an Ingress", namespace, ingress)
+		}
+	}
+	f, err := os.Open(filepath.Join(c.layout.albLogs(), namespace, ingress+".jsonl"))
+	if errors.Is(err, os.ErrNotExist) {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load balancer log of %s/%s: %w", namespace, ingress, err)
+	}
+	return f, nil
+}

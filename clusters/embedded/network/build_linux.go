@@ -1,0 +1,240 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	bridge = "vpc0" // in the router
+	uplink = "eth0" // in every host
+)
+
+// Build makes all namespaces, links and routes. What it has made when it fails
+// stays; the caller removes it with the rest of the cluster.
+func Build(ctx context.Context, t Topology) error {
+	if err := prepareDir(); err != nil {
+		return err
+	}
+	router, err := create(t.Router, map[string]string{
+		"ipv4/ip_forward": "1",
+		// Hosts of one subnet reach each other's pods through the router, as in
+		// a cloud VPC; it must not tell them a shorter way.
+		"ipv4/conf/all/send_redirects":     "0",
+		"ipv4/conf/default/send_redirects": "0",
+	})
+	if err != nil {
+		return err
+	}
+	defer router.close()
+	if err := router.addBridge(t.Subnet); err != nil {
+		return err
+	}
+	for _, h := range t.Hosts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := addHost(router, t.Subnet, h); err != nil {
+			return fmt.Errorf("connect %s: %w", h.Namespace, err)
+		}
+	}
+	return nil
+}
+
+func addHost(router *space, subnet netip.Prefix, h Host) error {
+	host, err := create(h.Namespace, h.Sysctls)
+	if err != nil {
+		return err
+	}
+	defer host.close()
+	br, err := router.nl.LinkByName(bridge)
+	if err != nil {
+		return err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MasterIndex = h.Name, br.Attrs().Index
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: uplink, PeerNamespace: netlink.NsFd(host.ns)}
+	if err := router.nl.LinkAdd(veth); err != nil {
+		return fmt.Errorf("add link: %w", err)
+	}
+	if err := router.nl.LinkSetUp(veth); err != nil {
+		return fmt.Errorf("set link up: %w", err)
+	}
+	if err := host.configure(subnet, h); err != nil {
+		return err
+	}
+	if !h.Pods.IsValid() {
+		return nil
+	}
+	if err := router.nl.RouteAdd(&netlink.Route{Dst: ipNet(h.Pods.Masked()), Gw: h.Address.AsSlice()}); err != nil {
+		return fmt.Errorf("route pods: %w", err)
+	}
+	return nil
+}
+
+// space is an open network namespace.
+type space struct {
+	ns netns.NsHandle
+	nl *netlink.Handle
+}
+
+// create makes a named namespace with its loopback interface up.
+func create(name string, sysctls map[string]string) (*space, error) {
+	var s space
+	err := onOwnThread(func() error {
+		var err error
+		if s.ns, err = netns.NewNamed(name); err != nil {
+			return fmt.Errorf("create network namespace %s: %w", name, err)
+		}
+		// A new namespace copies what the machine has configured for itself;
+		// strict reverse path filters would drop what comes through the router.
+		for _, conf := range []string{"all", "default"} {
+			if err := writeSysctl("ipv4/conf/"+conf+"/rp_filter", "0"); err != nil {
+				return err
+			}
+		}
+		for key, value := range sysctls {
+			if err := writeSysctl(key, value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.nl, err = netlink.NewHandleAt(s.ns, unix.NETLINK_ROUTE); err != nil {
+		s.ns.Close()
+		return nil, fmt.Errorf("open netlink in %s: %w", name, err)
+	}
+	if err := s.setUp("lo"); err != nil {
+		s.close()
+		return nil, err
+	}
+	return &s, nil
+}
+
+func (s *space) close() {
+	s.nl.Close()
+	s.ns.Close()
+}
+
+func (s *space) setUp(name string) error {
+	link, err := s.nl.LinkByName(name)
+	if err == nil {
+		err = s.nl.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("set %s up: %w", name, err)
+	}
+	return nil
+}
+
+func (s *space) addBridge(subnet netip.Prefix) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = bridge
+	br := &netlink.Bridge{LinkAttrs: attrs}
+	if err := s.nl.LinkAdd(br); err != nil {
+		return fmt.Errorf("add bridge: %w", err)
+	}
+	if err := s.nl.AddrAdd(br, &netlink.Addr{IPNet: ipNet(subnet)}); err != nil {
+		return fmt.Errorf("add the router's address: %w", err)
+	}
+	return s.setUp(bridge)
+}
+
+// configure gives a host its address and routes.
+func (s *space) configure(subnet netip.Prefix, h Host) error {
+	link, err := s.nl.LinkByName(uplink)
+	if err != nil {
+		return err
+	}
+	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(h.Address, subnet.Bits()))}
+	if err := s.nl.AddrAdd(link, addr); err != nil {
+		return fmt.Errorf("add address: %w", err)
+	}
+	if err := s.setUp(uplink); err != nil {
+		return err
+	}
+	if err := s.nl.RouteAdd(&netlink.Route{Gw: subnet.Addr().AsSlice()}); err != nil {
+		return fmt.Errorf("add default route: %w", err)
+	}
+	if !h.Pods.IsValid() {
+		return nil
+	}
+	if err := s.nl.RouteAdd(deadRoute(h)); err != nil {
+		return fmt.Errorf("route dead addresses (%s): %w", h.Dead, err)
+	}
+	return nil
+}
+
+// deadRoute is what a node does with packets for its pods' addresses; the
+// routes to living pods are longer and win.
+func deadRoute(h Host) *netlink.Route {
+	route := &netlink.Route{Dst: ipNet(h.Pods.Masked())}
+	switch h.Dead {
+	case Unreachable:
+		route.Type = unix.RTN_UNREACHABLE
+	case Reset:
+		// As if the node itself had the address: its TCP, with no such
+		// connection and no listener on the port, answers RST.
+		route.Type, route.Table = unix.RTN_LOCAL, unix.RT_TABLE_MAIN
+		route.LinkIndex, route.Scope = 1, netlink.SCOPE_HOST // 1 is always lo
+	default:
+		route.Type = unix.RTN_BLACKHOLE
+	}
+	return route
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// writeSysctl sets a value below /proc/sys/net for the namespace of the
+// calling thread.
+func writeSysctl(key, value string) error {
+	if err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0); err != nil {
+		return fmt.Errorf("set net/%s: %w", key, err)
+	}
+	return nil
+}
+
+// onOwnThread runs f on a thread of its own that ends afterwards, so that f may
+// leave it in another network namespace.
+func onOwnThread(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		result <- f()
+	}()
+	return <-result
+}
+
+// prepareDir makes Dir what "ip netns add" makes of it: a shared mount of its
+// own. Otherwise the first "ip netns add" of somebody else would cover our
+// mounts by copies of them, and then nobody could remove the files.
+func prepareDir() error {
+	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return err
+	}
+	err := unix.Mount("", Dir, "", unix.MS_SHARED|unix.MS_REC, "")
+	if errors.Is(err, unix.EINVAL) { // not a mount yet
+		if err = unix.Mount(Dir, Dir, "", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = unix.Mount("", Dir, "", unix.MS_SHARED|unix.MS_REC, "")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", Dir, err)
+	}
+	return nil
+}

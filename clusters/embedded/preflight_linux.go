@@ -1,0 +1,220 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"lameduck/clusters"
+	"lameduck/clusters/embedded/network"
+)
+
+// minDisk is for etcd, images, containers and logs.
+const minDisk = 2 << 30
+
+// inotifyPerNode is how many inotify instances a node's processes hold, with
+// some reserve; inotifyBase is for the control plane.
+const (
+	inotifyPerNode = 12
+	inotifyBase    = 20
+)
+
+// tools are programs of the machine that are run, and their Debian packages.
+var tools = []struct{ name, pkg string }{
+	{"iptables", "iptables"},         // kube-proxy, kubelet
+	{"iptables-restore", "iptables"}, // kube-proxy
+	{"mount", "mount"},               // kubelet
+	{"nsenter", "util-linux"},        // commands of the clients
+}
+
+// programs are what has to be in the directory of binaries.
+var programs = []string{
+	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server", "kubelet", "kube-proxy",
+	"containerd", "containerd-shim-runc-v2", "ctr", "runc", "pause",
+	"cni/ptp", "cni/host-local", "cni/loopback", "cni/portmap",
+}
+
+// facts are what preflight wants to know of the machine.
+type facts struct {
+	root     bool
+	caps     uint64 // effective capabilities
+	tools    map[string]bool
+	binaries string // directory
+	programs map[string]bool
+	network  error
+	cgroups  error
+	overlay  error
+	stateDir string
+	diskFree uint64
+	diskErr  error
+	inotify  int // fs.inotify.max_user_instances, 0 if unknown
+}
+
+// checkOptions says what is wrong with the options alone.
+func checkOptions(o clusters.Options) []string {
+	var problems []string
+	if !validName.MatchString(o.Name) {
+		problems = append(problems, nameError(o.Name).Error())
+	}
+	if o.Nodes < 1 || o.Nodes > MaxNodes {
+		problems = append(problems, fmt.Sprintf("%d nodes: want 1..%d", o.Nodes, MaxNodes))
+	}
+	if _, err := network.ParseDead(o.DeadAddress); err != nil {
+		problems = append(problems, err.Error())
+	}
+	return problems
+}
+
+// problems judges the facts. Each problem says what to do.
+func (f facts) problems(nodes int) []string {
+	if !f.root {
+		return []string{errNotRoot.Error()} // without it nothing else can be found out
+	}
+	var all []string
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	for _, c := range []struct {
+		bit  int
+		name string
+	}{{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}} {
+		if f.caps&(1<<c.bit) == 0 {
+			add("the capability %s is missing: run outside of this container, or make it privileged", c.name)
+		}
+	}
+	for _, t := range tools {
+		if !f.tools[t.name] {
+			add("%s is not installed: apt-get install %s", t.name, t.pkg)
+		}
+	}
+	var missing []string
+	for _, p := range programs {
+		if !f.programs[p] {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) > 0 {
+		add("%s lacks %s: run make build", f.binaries, strings.Join(missing, ", "))
+	}
+	// A missing tool explains a failed try-out well enough.
+	if f.network != nil && f.tools["iptables-restore"] {
+		add("the kernel cannot do the network: %v", f.network)
+	}
+	if f.cgroups != nil {
+		add("cgroups cannot be used: %v: mount them at /sys/fs/cgroup, writable, and run outside of a container", f.cgroups)
+	}
+	switch {
+	case f.diskErr != nil:
+		add("%s cannot be used: %v: choose another directory with %s", f.stateDir, f.diskErr, StateDirEnv)
+	case f.diskFree < minDisk:
+		add("%s has %d MB free, %d are needed: free some, or choose another directory with %s",
+			f.stateDir, f.diskFree>>20, minDisk>>20, StateDirEnv)
+	case f.overlay != nil:
+		add("%s cannot hold overlay file systems: %v: choose a directory on a disk with %s", f.stateDir, f.overlay, StateDirEnv)
+	}
+	if want := inotifyBase + nodes*inotifyPerNode; f.inotify > 0 && f.inotify < want {
+		add("fs.inotify.max_user_instances is %d, %d nodes need %d: sysctl -w fs.inotify.max_user_instances=%d, or fewer nodes",
+			f.inotify, nodes, want, want)
+	}
+	return all
+}
+
+// gather finds the facts out. Whatever it tries it undoes.
+func gather(c Config) facts {
+	f := facts{
+		root: os.Geteuid() == 0, binaries: c.Binaries, stateDir: c.StateDir,
+		tools: make(map[string]bool), programs: make(map[string]bool),
+	}
+	if !f.root {
+		return f
+	}
+	f.caps = effectiveCaps()
+	for _, t := range tools {
+		_, err := exec.LookPath(t.name)
+		f.tools[t.name] = err == nil
+	}
+	for _, p := range programs {
+		st, err := os.Stat(filepath.Join(c.Binaries, p))
+		f.programs[p] = err == nil && st.Mode()&0o111 != 0
+	}
+	f.network = network.Probe()
+	f.cgroups = tryCgroups()
+	f.diskFree, f.overlay, f.diskErr = tryDisk(c.StateDir)
+	if b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances"); err == nil {
+		f.inotify, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	return f
+}
+
+func effectiveCaps() uint64 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			caps, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return caps
+		}
+	}
+	return 0
+}
+
+// tryCgroups makes a group as a node has it.
+func tryCgroups() error {
+	groups, err := mountedCgroups()
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%spreflight%d", prefix, os.Getpid())
+	err = groups.Make(name + "/node")
+	_, removeErr := groups.Remove(name, cleanLimit)
+	return errors.Join(err, removeErr)
+}
+
+// tryDisk looks at the file system that will hold the state: how much is free,
+// and whether an overlay can be mounted on it.
+func tryDisk(stateDir string) (free uint64, overlay, err error) {
+	dir := stateDir
+	for !exists(dir) && dir != "/" {
+		dir = filepath.Dir(dir)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, nil, err
+	}
+	tmp, err := os.MkdirTemp(dir, prefix+"preflight-")
+	if err != nil {
+		return 0, nil, err
+	}
+	defer os.RemoveAll(tmp)
+	for _, sub := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(tmp, sub), 0o700); err != nil {
+			return 0, nil, err
+		}
+	}
+	merged := filepath.Join(tmp, "merged")
+	overlay = unix.Mount("overlay", merged, "overlay", 0,
+		fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", tmp))
+	if overlay == nil {
+		overlay = unix.Unmount(merged, 0)
+	}
+	return st.Bavail * uint64(st.Bsize), overlay, nil
+}
+
+// preflight reports all that stands in the way, at once.
+func (p *Provider) preflight(o clusters.Options) error {
+	problems := checkOptions(o)
+	problems = append(problems, gather(p.config).problems(o.Nodes)...)
+	switch len(problems) {
+	case 0:
+		return nil
+	case 1:
+		return errors.New(problems[0])
+	}
+	return fmt.Errorf("%d things stand in the way of an embedded cluster:\n  %s", len(problems), strings.Join(problems, "\n  "))
+}
