@@ -6,8 +6,10 @@
 VERSION     := $(shell git describe --always --dirty 2>/dev/null || echo devel)
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-# Static binaries: the target runs in an image with nothing else in it.
-GOBUILD     := CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# Static binaries: the target runs in an image with nothing else in it. The
+# flags are those of clusters/embedded/build, so that packages which both need
+# (client-go) are compiled once.
+GOBUILD     := CGO_ENABLED=0 GOGC=800 $(GO) build -trimpath -gcflags=all=-dwarf=false -ldflags '-s -w -X main.version=$(VERSION)'
 EXPERIMENT  ?= scale-in
 ARGS        ?=
 
