@@ -6,8 +6,8 @@ import (
 	"lameduck/clusters/embedded"
 )
 
-// The two commands in this file are the long-running processes of an embedded
-// cluster that are lameduck itself. Package clusters/embedded starts them.
+// The command in this file is a long-running process of an embedded cluster
+// that is lameduck itself. Package clusters/embedded starts it.
 
 func embeddedHostCommand() *cobra.Command {
 	var spec string
@@ -16,15 +16,5 @@ func embeddedHostCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return embedded.RunHost(cmd.Context(), spec) },
 	}
 	cmd.Flags().StringVar(&spec, "spec", "", "description of the machine, a JSON file")
-	return cmd
-}
-
-func embeddedForwardCommand() *cobra.Command {
-	var spec string
-	cmd := &cobra.Command{
-		Use: "embedded-forward", Short: "Publish addresses of an embedded cluster on loopback", Args: noArgs, Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return embedded.RunForward(cmd.Context(), spec) },
-	}
-	cmd.Flags().StringVar(&spec, "spec", "", "description of what to forward, a JSON file")
 	return cmd
 }

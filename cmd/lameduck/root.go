@@ -21,7 +21,7 @@ got: for the setup as it is and for each mitigation.`,
 	})
 	root.AddCommand(
 		runCommand(), reportCommand(), clusterCommand(), versionCommand(),
-		albCommand(), workerCommand(), embeddedHostCommand(), embeddedForwardCommand(),
+		albCommand(), workerCommand(), embeddedHostCommand(),
 	)
 	// A command that only groups others says what it has instead of nothing.
 	for _, c := range append(root.Commands(), root) {
