@@ -102,7 +102,9 @@ func (l layout) controlPlaneComponents(binaries string) []machine.Component {
 		"--tls-private-key-file=" + l.pki("metrics-server.key"),
 		"--kubelet-certificate-authority=" + l.pki("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP",
-		"--metric-resolution=10s", // the shortest that it accepts
+		// The shortest that it accepts, and it wants the other to be shorter.
+		"--metric-resolution=10s",
+		"--kubelet-request-timeout=3s",
 	}, After: []machine.Probe{l.apiReady()}}
 	return []machine.Component{etcd, apiServer, controllers, scheduler, metrics}
 }

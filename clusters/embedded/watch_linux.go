@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -55,19 +56,26 @@ func (b *builder) firstDead() error {
 	return nil
 }
 
-// tail is the end of a log, on one line.
+// failure starts lines that tell why a program ended: those of klog, of cobra
+// (which shows a page of usage after it), of containerd and of the Go runtime.
+var failure = regexp.MustCompile(`^([EF][0-9]{4} |Error: |panic: |fatal error: |.*level=(fatal|error)|containerd: |{"level":"(fatal|error|panic)")`)
+
+// tail is what a log says about the end of its program, on one line.
 func tail(path string) string {
-	const most = 1500
+	const most = 64 << 10
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	if len(b) > most {
-		b = b[len(b)-most:]
+	lines := strings.Split(strings.TrimSpace(string(b[max(0, len(b)-most):])), "\n")
+	var telling []string
+	for _, line := range lines {
+		if failure.MatchString(line) {
+			telling = append(telling, line)
+		}
 	}
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	if len(lines) > 6 {
-		lines = lines[len(lines)-6:]
+	if len(telling) == 0 {
+		telling = lines
 	}
-	return strings.Join(lines, " | ")
+	return strings.Join(telling[max(0, len(telling)-3):], " | ")
 }

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -43,6 +44,8 @@ func Probe() error {
 			return fmt.Errorf("create a veth pair (kernel option VETH): %w", err)
 		}
 		cmd := exec.Command("iptables-restore", "--noflush") // forked by this thread, so in its namespace
+		// The older iptables takes a lock in a file that would stay behind.
+		cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE=/dev/null")
 		cmd.Stdin = strings.NewReader(probeRules)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("set up NAT with iptables (kernel options NF_NAT, NF_CONNTRACK, NETFILTER_XT_*): %w: %s",

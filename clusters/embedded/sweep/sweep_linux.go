@@ -122,17 +122,17 @@ func (s System) kill(ctx context.Context, c Cluster) ([]Process, error) {
 		}
 		var fds []unix.PollFd
 		for _, p := range found {
+			// Many end as soon as their machine's first process does.
+			if !seen[p.PID] {
+				seen[p.PID] = true
+				killed = append(killed, p)
+			}
 			fd, err := s.killOne(c, p)
 			if err != nil {
 				return killed, err
 			}
-			if fd < 0 {
-				continue
-			}
-			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-			if !seen[p.PID] {
-				seen[p.PID] = true
-				killed = append(killed, p)
+			if fd >= 0 {
+				fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 			}
 		}
 		awaitExit(fds)
