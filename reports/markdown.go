@@ -1,0 +1,214 @@
+package reports
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/olekukonko/tablewriter/tw"
+
+	"lameduck/harness"
+)
+
+// writeMarkdown writes a report for a colleague who decides on a change: the
+// verdict, the table, the edit, and then what stands behind them.
+func writeMarkdown(w io.Writer, r Report) error {
+	md := &markdown{r: r}
+	for _, part := range []func() error{
+		md.verdict, md.table, md.edit, md.setAside, md.pods, md.limits, md.environment,
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	_, err := md.WriteTo(w)
+	return err
+}
+
+type markdown struct {
+	bytes.Buffer
+	r Report
+}
+
+func (md *markdown) printf(format string, args ...any) { fmt.Fprintf(md, format, args...) }
+
+func (md *markdown) list(items []string) {
+	for _, item := range items {
+		md.printf("- %s\n", escape(oneLine(item)))
+	}
+}
+
+// escape keeps texts of others from becoming markup.
+var escape = strings.NewReplacer("|", `\|`, "<", "&lt;", "`", "'", "*", `\*`, "[", `\[`).Replace
+
+func (md *markdown) verdict() error {
+	e := md.r.Run.Experiment
+	first, second := verdict(md.r)
+	md.printf("# %s: %s\n\n**%s** %s\n\n", e.Name, e.About, first, second)
+	result := Judge(md.r)
+	switch {
+	case result.Code == CodeAsExpected && len(e.Expect) > 0:
+		md.printf("All expectations of the experiment were met.\n\n")
+	case result.Code == CodeUnexpected:
+		md.printf("Not as the experiment expects:\n\n")
+	case result.Code == CodeNoResult:
+		md.printf("What the experiment expects can not be judged:\n\n")
+	}
+	reasons := result.Reasons
+	if incomplete := incompleteText(md.r); incomplete != "" && !slices.Contains(reasons, incomplete) {
+		reasons = append(reasons, incomplete)
+	}
+	if len(reasons) > 0 {
+		md.list(reasons)
+		md.printf("\n")
+	}
+	return nil
+}
+
+func (md *markdown) table() error {
+	cols := columns(ownColumn)
+	perTrial := column{"failed per trial", true, func(c Cell) string {
+		if c.Valid() == 0 {
+			return "-"
+		}
+		return listText(c.FailedPerTrial)
+	}}
+	worst := slices.IndexFunc(cols, func(c column) bool { return c.head == "worst" })
+	cols = slices.Insert(cols, worst, perTrial)
+	table, err := markdownTable(heads(cols), alignments(cols), rows(cols, md.r.Cells))
+	if err != nil {
+		return err
+	}
+	md.printf("## What clients got\n\n%s\n\n%s\n", headline(md.r), table)
+	md.printf("Counts are exact, over the requests of the valid trials; \"worst\" is the most failed requests in one trial. " +
+		"\"gap\" is the longest time in which no request succeeded, in the worst trial. A dash is a zero.\n\n")
+	if text := bounds(md.r.Cells); text != "" {
+		md.printf("%s\n\n", text)
+	}
+	return nil
+}
+
+func (md *markdown) edit() error {
+	o, ok := recommended(md.r)
+	if !ok {
+		return nil
+	}
+	base := md.r.Run.Experiment.Base
+	text, err := editDiff(base, o.Mitigation)
+	if err != nil || text == "" {
+		return err
+	}
+	md.printf("## The change to make: %s\n\n", o.Name)
+	md.printf("Of the mitigations without a failure it has the shortest disruption, %.1f s on average.\n\n```diff\n%s```\n\n", o.scenario, text)
+	for _, advice := range editAdvice(base, o.Mitigation) {
+		md.printf("- %s\n", advice)
+	}
+	md.printf("\n")
+	return nil
+}
+
+func (md *markdown) setAside() error {
+	if lines := setAside(md.r); len(lines) > 0 {
+		md.printf("## Trials that do not count\n\n")
+		md.list(lines)
+		md.printf("\n")
+	}
+	if len(md.r.Warnings) > 0 {
+		md.printf("## Warnings about the record\n\n")
+		md.list(md.r.Warnings)
+		md.printf("\n")
+	}
+	return nil
+}
+
+func (md *markdown) pods() error {
+	var table [][]string
+	killed := ""
+	for _, c := range md.r.Cells {
+		for _, e := range endings(c.Pods) {
+			if e.Exited && e.ExitCode == exitSIGKILL {
+				killed = " SIGKILL means that the grace period was over before the application was done."
+			}
+			exit, gone := "-", "-"
+			if e.Exited {
+				exit = rangeText(e.First, e.Last)
+			}
+			if e.Gone > 0 {
+				gone = rangeText(e.GoneEarliest, e.GoneLast)
+			}
+			table = append(table, []string{
+				string(c.TargetType), c.Mitigation, string(c.Connections), fmt.Sprint(e.Pods), e.exitText(), orMinus(e.Reason), exit, gone})
+		}
+	}
+	if len(table) == 0 {
+		return nil
+	}
+	text, err := markdownTable(
+		[]string{"target", "mitigation", "conns", "pods", "exit code", "reason", "deletion to exit", "deletion to gone"},
+		tw.Alignment{tw.AlignLeft, tw.AlignLeft, tw.AlignLeft, tw.AlignRight, tw.AlignRight, tw.AlignLeft, tw.AlignRight, tw.AlignRight}, table)
+	if err != nil {
+		return err
+	}
+	md.printf("## How the removed pods ended\n\n%s\nTimes are when the API server told it.%s\n\n", text, killed)
+	return nil
+}
+
+func orMinus(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return escape(oneLine(s))
+}
+
+func (md *markdown) limits() error {
+	md.printf("## What this can not tell\n\n")
+	if p := md.r.Run.Environment.Provider; p != "eks" {
+		md.printf("- The load balancer is a stand-in that behaves as the Application Load Balancer's documentation says. " +
+			"Where that is silent (order of its connection pool, lag of registration and deregistration) a real one may differ.\n")
+		if p == "embedded" {
+			md.printf("- Clients, load balancer and nodes share one machine: network delay is next to nothing, and no packet is lost.\n")
+		}
+	}
+	md.printf("- The application is the built-in one. Yours may take longer to answer, to start and to stop.\n")
+	md.printf("- %s per cell. Failures come in bursts, so the trial is the unit: more repeats (`--repeats`) narrow the bounds.\n\n",
+		count(md.r.Run.Experiment.Repeats, "repeat"))
+	return nil
+}
+
+func (md *markdown) environment() error {
+	run, env := md.r.Run, md.r.Run.Environment
+	s := run.Experiment.Base
+	md.printf("## Environment, and how to reproduce\n\n```sh\n%s\n```\n\n", reproduce(run))
+	items := []string{
+		fmt.Sprintf("lameduck %s, run %s, record %s, started %s", run.Tool, run.ID, md.r.Name, run.Started),
+		fmt.Sprintf("cluster: %s, Kubernetes %s, %s, kernel %s, %s, %s", env.Provider, env.Kubernetes, count(env.Nodes, "node"),
+			env.Kernel, count(env.Cores, "core"), env.OS),
+		fmt.Sprintf("load: %d requests per second in an open loop, client timeout %s; %s before the disruption and %s after it",
+			s.Load.Rate, s.Load.Timeout, s.Load.Baseline, s.Load.Settle),
+		fmt.Sprintf("workload: %s, on SIGTERM %s, grace period %s, response time p50 %s, p99 %s, %.3g %% of requests %s",
+			count(s.Workload.Replicas, "pod"), s.Workload.OnSIGTERM, s.Workload.GracePeriod, s.Workload.ResponseTime.P50,
+			s.Workload.ResponseTime.P99, 100*s.Workload.ResponseTime.SlowShare, s.Workload.ResponseTime.Slow),
+		fmt.Sprintf("load balancer: idle timeout %s, deregistration delay %s", s.LoadBalancer.IdleTimeout, s.LoadBalancer.DeregistrationDelay),
+		fmt.Sprintf("disruption: %s", scenarioText(s)),
+	}
+	for _, name := range slices.Sorted(maps.Keys(env.Details)) {
+		items = append(items, name+": "+env.Details[name])
+	}
+	md.list(items)
+	return nil
+}
+
+func scenarioText(s harness.Setup) string {
+	return fmt.Sprintf("%s from %d to %s, driven by %s", s.Scenario.Name, s.Workload.Replicas, count(s.Scenario.To, "pod"), s.Scenario.Drive)
+}
+
+// reproduce is one command that starts the run again.
+func reproduce(run harness.Run) string {
+	if run.Command != "" {
+		return run.Command
+	}
+	return "lameduck run " + run.Experiment.Name
+}
