@@ -3,6 +3,7 @@ package reports
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func secondsText(d time.Duration) string {
 
 // boundText is the upper bound in whole percent, rounded up: it is a bound.
 func boundText(share float64) string {
-	percent := int(share*100) + 1
+	percent := int(math.Ceil(100*share - 1e-9))
 	return fmt.Sprintf("%d %%", min(percent, 99))
 }
 

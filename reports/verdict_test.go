@@ -1,0 +1,227 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lameduck/harness"
+)
+
+// measured is a cell of a mitigation whose disruption took some seconds.
+func measured(name string, trials, failed int, seconds float64) Cell {
+	c := Cell{Cell: harness.Cell{Mitigation: name}, Trials: trials, Requests: 1000 * trials, Failed: failed,
+		WorstFailed: failed, Outcomes: map[harness.Outcome]int{harness.Outcome502: failed},
+		Phases: map[string]float64{string(harness.PhaseScenario): seconds}}
+	for i := range trials {
+		n := 0
+		if i == 0 {
+			n = failed
+		}
+		c.FailedPerTrial = append(c.FailedPerTrial, n)
+	}
+	return c
+}
+
+// reportOf is a report of the main experiment's mitigations with given cells.
+func reportOf(cells ...Cell) Report {
+	r := Report{Run: harness.Run{Experiment: anExperiment()}, Cells: cells, Complete: true}
+	var kept []harness.Mitigation
+	for _, m := range r.Run.Experiment.Mitigations {
+		for _, c := range cells {
+			if c.Mitigation == m.Name {
+				kept = append(kept, m)
+				break
+			}
+		}
+	}
+	r.Run.Experiment.Mitigations = kept
+	return r
+}
+
+func TestVerdict(t *testing.T) {
+	const sleep, wait = "prestop-sleep-10s", "sigterm-wait-10s"
+	for _, c := range []struct {
+		name          string
+		cells         []Cell
+		first, second string
+		recommended   string
+	}{
+		{"both help", []Cell{measured("none", 3, 7, 4), measured(sleep, 3, 0, 14.8), measured(wait, 1, 0, 14)},
+			"Without a mitigation 7 of 3000 requests failed in 3 trials (7 x 502), up to 7 in one trial, with at most 0.00 s between two successes.",
+			"No request failed with prestop-sleep-10s (3 trials, disruption 14.8 s instead of 4.0 s) and sigterm-wait-10s (1 trial, 14.0 s).", sleep},
+		{"the shorter one", []Cell{measured("none", 3, 7, 4), measured(sleep, 3, 0, 24), measured(wait, 3, 0, 14)},
+			"Without a mitigation 7 of 3000", "No request failed with ", wait},
+		{"one helps", []Cell{measured("none", 3, 7, 4), measured(sleep, 3, 2, 14), measured(wait, 3, 0, 14)},
+			"Without a mitigation 7 of 3000", "No request failed with sigterm-wait-10s (3 trials, disruption 14.0 s instead of 4.0 s); " +
+				"with prestop-sleep-10s 2 of 3000 still failed (2 x 502).", wait},
+		{"none helps", []Cell{measured("none", 3, 7, 4), measured(sleep, 3, 2, 14)},
+			"Without a mitigation 7 of 3000", "With prestop-sleep-10s 2 of 3000 still failed (2 x 502).", ""},
+		{"one is not known", []Cell{measured("none", 3, 7, 4), measured(sleep, 0, 0, 0)},
+			"Without a mitigation 7 of 3000", "Too few valid trials to tell about prestop-sleep-10s.", ""},
+		{"known in one cell only", []Cell{measured("none", 3, 7, 4), measured(sleep, 3, 0, 14), measured(sleep, 0, 0, 0)},
+			"Without a mitigation 7 of 3000", "Too few valid trials to tell about prestop-sleep-10s.", ""},
+		{"nothing was needed", []Cell{measured("none", 3, 0, 4), measured(sleep, 3, 0, 14)},
+			"Without a mitigation no request failed in 3 trials (so at most 64 % of such disruptions have a failure, at 95 % confidence).",
+			"No request failed with prestop-sleep-10s", ""},
+		{"only none", []Cell{measured("none", 1, 7, 4)}, "Without a mitigation 7 of 1000", "No mitigation was tried.", ""},
+		{"none is not known", []Cell{measured("none", 0, 0, 0), measured(sleep, 3, 0, 14)},
+			"What happens without a mitigation is not known: no such trial is valid.", "No request failed with prestop-sleep-10s (3 trials).", ""},
+		{"without none", []Cell{measured(sleep, 3, 0, 14)},
+			"The run has no cell without a mitigation, so it can not tell what one is good for.", "No request failed with prestop-sleep-10s (3 trials).", sleep},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := reportOf(c.cells...)
+			first, second := verdict(r)
+			if !strings.HasPrefix(first, c.first) || !strings.HasPrefix(second, c.second) {
+				t.Errorf("got\n%s\n%s\nwant\n%s\n%s", first, second, c.first, c.second)
+			}
+			o, ok := recommended(r)
+			if ok != (c.recommended != "") || o.Name != c.recommended {
+				t.Errorf("recommended %q, want %q", o.Name, c.recommended)
+			}
+		})
+	}
+}
+
+func TestEditDiff(t *testing.T) {
+	e := anExperiment()
+	edit := func(fieldsAndValues ...string) harness.Mitigation {
+		m := harness.Mitigation{Name: "m"}
+		for i := 0; i < len(fieldsAndValues); i += 2 {
+			m.Edits = append(m.Edits, harness.Edit{Field: fieldsAndValues[i], To: fieldsAndValues[i+1]})
+		}
+		return m
+	}
+	withSleep := e.Base
+	withSleep.Workload.PreStopSleep = e.Base.LoadBalancer.DeregistrationDelay // 30s
+	for _, c := range []struct {
+		name string
+		base harness.Setup
+		edit harness.Mitigation
+		want string
+	}{
+		{"sigterm", e.Base, edit("workload.onSigterm", "wait", "workload.sigtermWait", "1m30s"), `
+ spec:
+   template:
+     spec:
+       containers:
+         - name: app
+-          args: ["--on-sigterm=drain"]
++          args: ["--on-sigterm=wait=1m30s"]
+`},
+		{"sleep and grace", e.Base, edit("workload.preStopSleep", "39.5s", "workload.gracePeriod", "1m0s"), `
+ spec:
+   template:
+     spec:
+-      terminationGracePeriodSeconds: 30
++      terminationGracePeriodSeconds: 60
+       containers:
+         - name: app
++          lifecycle:
++            preStop:
++              sleep: {seconds: 40}
+`},
+		{"another sleep", withSleep, edit("workload.preStopSleep", "5s"), `
+ spec:
+   template:
+     spec:
+       containers:
+         - name: app
+           lifecycle:
+             preStop:
+-              sleep: {seconds: 30}
++              sleep: {seconds: 5}
+`},
+		{"no sleep", withSleep, edit("workload.preStopSleep", "0s"), `
+ spec:
+   template:
+     spec:
+       containers:
+         - name: app
+-          lifecycle:
+-            preStop:
+-              sleep: {seconds: 30}
+`},
+		{"nothing", e.Base, edit(), "\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := editDiff(c.base, c.edit)
+			if err != nil || "\n"+got != c.want {
+				t.Errorf("%v, got\n%s\nwant%s", err, got, c.want)
+			}
+		})
+	}
+	if _, err := editDiff(e.Base, edit("workload.color", "red")); err == nil || !strings.HasPrefix(err.Error(), "show the edit: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEditAdvice(t *testing.T) {
+	e := anExperiment()
+	for i, want := range []string{
+		"",
+		"20s of it are left",
+		"goes on serving, new connections too, for 10s,",
+		"The grace period (30s) ends before the waiting (40s) does",
+	} {
+		got := strings.Join(editAdvice(e.Base, e.Mitigations[i]), "\n")
+		if !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: got %q, want %q in it", e.Mitigations[i].Name, got, want)
+		}
+	}
+}
+
+// However narrow the terminal, a table says the same; from 76 columns on the
+// one of the fixture fits.
+func TestTableFits(t *testing.T) {
+	cells := read(t, aRun(t)).Cells
+	for width := 40; width < 160; width++ {
+		table, same, err := fitTable(cells, width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if width >= 76 && widest(table) > width {
+			t.Errorf("width %d: the table has %d columns\n%s", width, widest(table), table)
+		}
+		all := table + strings.Join(same, "\n")
+		for _, want := range []string{"105", "13500", "instance", "pooled", "0.41 s", "none ok"} {
+			if !strings.Contains(all, want) {
+				t.Errorf("width %d: no %s in\n%s", width, want, all)
+			}
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		width int
+		want  string
+	}{
+		{0, "one two  three\n"},
+		{7, "one two\n  three\n"},
+		{5, "one\n  two\n  three\n"},
+		{80, "one two three\n"},
+	} {
+		if got := wrap("one two  three", c.width, "  "); got != c.want {
+			t.Errorf("width %d: %q, want %q", c.width, got, c.want)
+		}
+	}
+}
+
+func TestBoundIsRoundedUp(t *testing.T) {
+	for n, want := range map[int]string{1: "95 %", 2: "78 %", 3: "64 %", 5: "46 %", 58: "6 %", 300: "1 %"} {
+		if got := boundText(upperBound(n)); got != want {
+			t.Errorf("%d trials: %s (%f), want %s", n, got, upperBound(n), want)
+		}
+	}
+	for n := 1; n < 100; n++ {
+		var percent int
+		if _, err := fmt.Sscanf(boundText(upperBound(n)), "%d %%", &percent); err != nil {
+			t.Fatal(err)
+		}
+		if share := float64(percent) / 100; share < upperBound(n)-1e-9 {
+			t.Errorf("%d trials: %d %% is less than the bound %f", n, percent, upperBound(n))
+		}
+	}
+}
