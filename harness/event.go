@@ -33,6 +33,9 @@ const (
 
 	// EventKubernetes is a core/v1 Event: Object is kind/name, Detail: reason, message.
 	EventKubernetes EventKind = "kubernetes-event"
+	// EventLogIncomplete: the end of a pod's log (LogApp) could not be read.
+	// Detail: error.
+	EventLogIncomplete EventKind = "log-incomplete"
 	// EventReplicas: the HPA's or Deployment's replica count changed. Detail: from, to.
 	EventReplicas EventKind = "replicas"
 )
