@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -155,6 +156,7 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 	store, err := record.Create(f.out, harness.Run{
 		Schema: harness.SchemaVersion, Tool: version, ID: runID, Experiment: e, Plan: plan,
 		Environment: environment, Started: started.Format(time.RFC3339),
+		Command: strings.Join(append([]string{"lameduck"}, os.Args[1:]...), " "),
 	})
 	if err != nil {
 		return err
@@ -221,4 +223,12 @@ func printReport(dir string, out io.Writer, log *progress) error {
 	}
 	fmt.Fprintf(out, "report: %s\n", abs)
 	return verdictError(reports.Judge(report))
+}
+
+// verdictError turns what the report says into the exit code.
+func verdictError(r reports.Result) error {
+	if r.Code == reports.CodeAsExpected {
+		return nil
+	}
+	return exitCode{r.Code, errors.New(strings.Join(r.Reasons, "; "))}
 }
