@@ -30,7 +30,7 @@ func anExperiment() harness.Experiment {
 				KeepAlive: harness.Dur(75 * time.Second), CPURequest: "50m",
 			},
 			LoadBalancer: harness.LoadBalancer{IdleTimeout: harness.Dur(time.Minute), DeregistrationDelay: harness.Dur(30 * time.Second)},
-			Load: harness.Load{Rate: 100, Timeout: harness.Dur(15 * time.Second), ControlRate: 10,
+			Load: harness.Load{Rate: 40, Timeout: harness.Dur(15 * time.Second), ControlRate: 4,
 				Baseline: harness.Dur(5 * time.Second), Settle: harness.Dur(5 * time.Second)},
 			Scenario: harness.ScenarioSpec{Name: "hpa-scale-in", To: 2, Drive: harness.DriveBounds, Limit: harness.Dur(2 * time.Minute)},
 		},
@@ -181,7 +181,7 @@ func writeRequests(rec harness.Recorder, trial harness.Trial, b behaviour) map[h
 func aRun(t testing.TB) string {
 	return run(t, anExperiment(), func(res *harness.TrialResult) bool {
 		if res.Trial.Number == 7 {
-			res.Verdict, res.Reason = harness.VerdictInvalid, "rate: 83.2 requests per second of 110 asked"
+			res.Verdict, res.Reason = harness.VerdictInvalid, "rate: 33.2 requests per second of 44 asked"
 		}
 		return true
 	}, &harness.RunEnd{Ended: "2026-03-01T09:27:10Z", Complete: true})

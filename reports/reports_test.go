@@ -146,7 +146,7 @@ func TestDifferentCountsAreAWarning(t *testing.T) {
 		return true
 	}, nil)
 	r := read(t, dir)
-	const want = "trial 2: the requests on disk (ok 2400) are not those that were counted while it ran (ok 2399, 503 1); the report uses those on disk"
+	const want = "trial 2: the requests on disk (ok 960) are not those that were counted while it ran (ok 959, 503 1); the report uses those on disk"
 	if len(r.Warnings) != 1 || r.Warnings[0] != want {
 		t.Errorf("got %q\nwant %q", r.Warnings, want)
 	}
@@ -312,7 +312,7 @@ func TestJSONShape(t *testing.T) {
 	}
 	third := got.Cells[2]
 	if third.Scenario != "hpa-scale-in" || third.TargetType != "instance" || third.Mitigation != "sigterm-wait-10s" ||
-		third.Connections != "pooled" || third.Trials != 3 || third.Invalid != 1 || third.Requests != 4900 || third.Failed != 0 {
+		third.Connections != "pooled" || third.Trials != 3 || third.Invalid != 1 || third.Requests != 1960 || third.Failed != 0 {
 		t.Errorf("got %+v", third)
 	}
 	for _, c := range got.Cells {
