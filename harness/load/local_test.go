@@ -1,0 +1,443 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lameduck/harness"
+)
+
+// attackSpec is an attack of 200 requests per second that lasts for limit.
+func attackSpec(url string, limit time.Duration) harness.AttackSpec {
+	return harness.AttackSpec{
+		Target: harness.Target{URL: url},
+		Load: harness.Load{
+			Rate: 200, Connections: harness.ConnectionsPooled, Timeout: harness.Dur(30 * time.Second),
+		},
+		Anchor: time.Now(), Limit: harness.Dur(limit), IDPrefix: "r",
+	}
+}
+
+// attack runs a Local attack and checks what must hold for each.
+func attack(t *testing.T, ctx context.Context, spec harness.AttackSpec) ([]harness.Request, harness.AttackStats) {
+	t.Helper()
+	var requests []harness.Request
+	ids := map[string]bool{}
+	stats, err := Local{}.Attack(ctx, spec, func(r harness.Request) {
+		if ids[r.ID] {
+			t.Errorf("request %s is there twice", r.ID)
+		}
+		ids[r.ID] = true
+		if r.Attempts > 1 {
+			t.Errorf("request %s used %d connections", r.ID, r.Attempts)
+		}
+		if r.Sent < r.Planned || r.Latency <= 0 {
+			t.Errorf("request %s was planned for %s, sent at %s and took %s", r.ID, r.Planned, r.Sent, r.Latency)
+		}
+		requests = append(requests, r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.Sent != len(requests) {
+		t.Errorf("stats tell of %d requests, there are %d", stats.Sent, len(requests))
+	}
+	return requests, stats
+}
+
+func count(requests []harness.Request) map[harness.Outcome]int {
+	counts := map[harness.Outcome]int{}
+	for _, r := range requests {
+		counts[r.Outcome]++
+	}
+	return counts
+}
+
+// echo answers as the built-in application does.
+func echo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(harness.PodHeader, "app-1")
+	fmt.Fprintf(w, "%s\napp-1\n", r.Header.Get(harness.RequestIDHeader))
+}
+
+// number is a request's number in its stream.
+func number(t *testing.T, id string) int {
+	n, err := strconv.Atoi(strings.TrimLeft(id, "rc"))
+	if err != nil {
+		t.Errorf("id %q: want a number after r or rc", id)
+	}
+	return n
+}
+
+// misdeeds are the ways in which a server can fail a request.
+var misdeeds = []struct {
+	want harness.Outcome
+	do   http.HandlerFunc
+}{
+	{harness.OutcomeOK, echo},
+	{harness.Outcome502, status(502)},
+	{harness.Outcome503, status(503)},
+	{harness.Outcome504, status(504)},
+	{harness.Outcome5xx, status(500)},
+	{harness.Outcome4xx, status(404)},
+	{harness.OutcomeOK, status(302)},
+	{harness.OutcomeReset, cut(true, "")},
+	{harness.OutcomeEOF, cut(false, "")},
+	{harness.OutcomeEOF, cut(false, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n")},
+	{harness.OutcomeOther, cut(false, "hello\r\n\r\n")},
+	{harness.OutcomeTruncated, cut(false, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nstart")},
+	{harness.OutcomeTruncated, cut(false, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nstart")},
+	{harness.OutcomeWrongBody, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(harness.PodHeader, "app-1")
+		fmt.Fprintf(w, "%s0\napp-1\n", r.Header.Get(harness.RequestIDHeader))
+	}},
+	// Not the built-in application: its body is its own business.
+	{harness.OutcomeOK, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "welcome") }},
+	{harness.OutcomeTimeout, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+	{harness.OutcomeTimeout, func(w http.ResponseWriter, r *http.Request) { // in the body
+		w.Header().Set("Content-Length", "1000")
+		io.WriteString(w, "start")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}},
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// cut writes raw bytes and closes the connection, by a reset or in order.
+func cut(reset bool, answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		io.WriteString(c, answer)
+		if reset {
+			c.(*net.TCPConn).SetLinger(0)
+		}
+		c.Close()
+	}
+}
+
+// TestOutcomes has a server fail requests in every way, and wants each of them
+// counted as what it is, on new connections and on reused ones.
+func TestOutcomes(t *testing.T) {
+	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew} {
+		t.Run(string(connections), func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/control" {
+					echo(w, r)
+					return
+				}
+				n := number(t, r.Header.Get(harness.RequestIDHeader))
+				misdeeds[n%len(misdeeds)].do(w, r)
+			}))
+			defer server.Close()
+			const each = 6
+			n := each * len(misdeeds)
+			spec := attackSpec(server.URL, time.Duration(n)*5*time.Millisecond)
+			spec.Load.Connections, spec.Load.Timeout = connections, harness.Dur(3*time.Second)
+			spec.Target.ControlURL, spec.Load.ControlRate = server.URL+"/control", 20
+			requests, stats := attack(t, t.Context(), spec)
+
+			control := 0
+			for _, r := range requests {
+				if r.Control {
+					control++
+					if r.Outcome != harness.OutcomeOK {
+						t.Errorf("control request %s: %s %s", r.ID, r.Outcome, r.Error)
+					}
+					continue
+				}
+				want := misdeeds[number(t, r.ID)%len(misdeeds)].want
+				if r.Outcome != want {
+					t.Errorf("request %s: %s (%s), want %s", r.ID, r.Outcome, r.Error, want)
+				}
+				if r.Attempts != 1 {
+					t.Errorf("request %s used %d connections", r.ID, r.Attempts)
+				}
+				if connections == harness.ConnectionsNew && r.Reused {
+					t.Errorf("request %s reused a connection", r.ID)
+				}
+			}
+			if wantControl := (n*20 + 199) / 200; stats.Sent != n+control || control != wantControl {
+				t.Errorf("%d requests and %d to the control target, want %d and %d", stats.Sent-control, control, n, wantControl)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	requests, _ := attack(t, t.Context(), attackSpec("http://"+l.Addr().String(), 100*time.Millisecond))
+	if got := count(requests); len(requests) != 20 || got[harness.OutcomeRefused] != 20 {
+		t.Errorf("%v, want 20 refused", got)
+	}
+	for _, r := range requests {
+		if r.Attempts != 0 || r.Status != 0 || r.Error == "" {
+			t.Errorf("%+v: want no connection, no status and an error", r)
+		}
+	}
+}
+
+// TestOpenLoop wants that requests are sent on time to a server that answers
+// none before the last one has come.
+func TestOpenLoop(t *testing.T) {
+	const n = 100
+	var come atomic.Int32
+	all := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if come.Add(1) == n {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-r.Context().Done():
+		}
+		echo(w, r)
+	}))
+	defer server.Close()
+	requests, _ := attack(t, t.Context(), attackSpec(server.URL, n*5*time.Millisecond))
+	if got := count(requests); len(requests) != n || got[harness.OutcomeOK] != n {
+		t.Errorf("%v, want %d ok", got, n)
+	}
+}
+
+// closing is a server that answers the first request of each connection and
+// closes it without an answer when it gets a second one. It knows how often it
+// got each request.
+func closing(t *testing.T) (url string, got func() map[string]int) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	var mu sync.Mutex
+	seen := map[string]int{}
+	serve := func(c net.Conn) {
+		defer c.Close()
+		in := bufio.NewReader(c)
+		for n := 0; ; n++ {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			id := r.Header.Get(harness.RequestIDHeader)
+			mu.Lock()
+			seen[id]++
+			mu.Unlock()
+			if n == 1 {
+				return
+			}
+			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\n%s: app-1\r\nContent-Length: %d\r\n\r\n%s\n", harness.PodHeader, len(id)+1, id)
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return "http://" + l.Addr().String(), func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(seen)
+	}
+}
+
+// TestNoHiddenRetry wants a request on a dead connection to fail, where
+// net/http would send it once more.
+func TestNoHiddenRetry(t *testing.T) {
+	url, seen := closing(t)
+	// That this server does make net/http do so is half of the test.
+	client := &http.Client{Transport: &http.Transport{}}
+	for id := range 2 {
+		r, err := http.NewRequest(http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(harness.RequestIDHeader, fmt.Sprint("plain", id))
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+	}
+	client.CloseIdleConnections()
+	if seen()["plain1"] != 2 {
+		t.Fatalf("net/http sent a request on a dead connection %d times, want 2", seen()["plain1"])
+	}
+
+	requests, _ := attack(t, t.Context(), attackSpec(url, 500*time.Millisecond))
+	if len(requests) != 100 {
+		t.Errorf("%d requests, want 100", len(requests))
+	}
+	times := seen()
+	for _, r := range requests {
+		if times[r.ID] != 1 {
+			t.Errorf("the server got request %s %d times", r.ID, times[r.ID])
+		}
+		want := harness.OutcomeOK
+		if r.Reused {
+			want = harness.OutcomeEOF
+		}
+		if r.Outcome != want || r.Attempts != 1 {
+			t.Errorf("request %s, reused %v: %s (%s) with %d connections, want %s with 1", r.ID, r.Reused, r.Outcome, r.Error, r.Attempts, want)
+		}
+	}
+	if count(requests)[harness.OutcomeEOF] == 0 {
+		t.Error("no connection was reused")
+	}
+}
+
+// TestServerClosedIdle sends on a connection that was closed while idle.
+// Depending on who is first, the transport opens a new one, or fails before or
+// after it has written: in no case may it send twice, nor the cause be unknown.
+func TestServerClosedIdle(t *testing.T) {
+	var seen sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(harness.RequestIDHeader)
+		if _, twice := seen.Swap(id, true); twice {
+			t.Errorf("request %s came twice", id)
+		}
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") // keeps alive, it says
+		c.Close()
+	}))
+	defer server.Close()
+	spec := attackSpec(server.URL, 500*time.Millisecond)
+	spec.Load.Rate = 1000
+	requests, _ := attack(t, t.Context(), spec)
+	for _, r := range requests {
+		switch r.Outcome {
+		case harness.OutcomeOK, harness.OutcomeEOF, harness.OutcomeReset:
+		default:
+			t.Errorf("request %s: %s (%s)", r.ID, r.Outcome, r.Error)
+		}
+	}
+}
+
+func TestConnections(t *testing.T) {
+	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew} {
+		var opened atomic.Int32
+		server := httptest.NewUnstartedServer(http.HandlerFunc(echo))
+		server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				opened.Add(1)
+			}
+		}
+		server.Start()
+		spec := attackSpec(server.URL, 500*time.Millisecond)
+		spec.Load.Connections = connections
+		requests, _ := attack(t, t.Context(), spec)
+		server.Close()
+		reused := 0
+		for _, r := range requests {
+			if r.Reused {
+				reused++
+			}
+		}
+		if got := count(requests); got[harness.OutcomeOK] != 100 {
+			t.Errorf("%s: %v, want 100 ok", connections, got)
+		}
+		switch {
+		case connections == harness.ConnectionsNew && (reused != 0 || opened.Load() != 100):
+			t.Errorf("new: %d of 100 requests reused a connection, the server saw %d", reused, opened.Load())
+		case connections == harness.ConnectionsPooled && (reused == 0 || int(opened.Load()) < 100-reused):
+			t.Errorf("pooled: %d of 100 requests reused a connection, the server saw %d", reused, opened.Load())
+		}
+	}
+}
+
+// TestStop ends the context in the middle of an attack without an end.
+func TestStop(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var come atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if come.Add(1) == 50 {
+			stop()
+		}
+		<-ctx.Done() // so that all of them are in flight when it ends
+		echo(w, r)
+	}))
+	defer server.Close()
+	requests, stats := attack(t, ctx, attackSpec(server.URL, time.Hour))
+	if len(requests) != int(come.Load()) || len(requests) < 50 {
+		t.Errorf("%d requests recorded, the server got %d, want the same and at least 50", len(requests), come.Load())
+	}
+	if got := count(requests); got[harness.OutcomeOK] != len(requests) {
+		t.Errorf("%v, want all ok", got)
+	}
+	if stats.Elapsed <= 0 || stats.Elapsed >= time.Hour {
+		t.Errorf("sending took %s", stats.Elapsed)
+	}
+
+	// A context that has ended already is not an error either.
+	requests, stats = attack(t, ctx, attackSpec(server.URL, time.Hour))
+	if len(requests) != 0 || stats.Sent != 0 {
+		t.Errorf("%d requests after the end", len(requests))
+	}
+}
+
+// TestPlan wants each stream's requests planned evenly, on the trial's clock.
+func TestPlan(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(echo))
+	defer server.Close()
+	spec := attackSpec(server.URL, 250*time.Millisecond)
+	spec.Target.ControlURL, spec.Load.ControlRate = server.URL, 50
+	clock := harness.NewClock()
+	spec.Anchor = clock.Anchor().Add(-time.Hour)
+	began := clock.Now()
+	requests, stats := attack(t, t.Context(), spec)
+	planned := map[string]time.Duration{}
+	for _, r := range requests {
+		planned[r.ID] = r.Planned
+		if r.Control != strings.HasPrefix(r.ID, "rc") {
+			t.Errorf("request %s: control is %v", r.ID, r.Control)
+		}
+		if ended := r.Sent + r.Latency; ended > time.Hour+clock.Now() || r.Planned < time.Hour+began-time.Second {
+			t.Errorf("request %s planned at %s and ended at %s: not on the trial's clock", r.ID, r.Planned, ended)
+		}
+	}
+	first := planned["r0"]
+	for n := range 50 {
+		if got, want := planned[fmt.Sprint("r", n)]-first, time.Duration(n)*5*time.Millisecond; got != want {
+			t.Errorf("request r%d is planned %s after the first, want %s", n, got, want)
+		}
+	}
+	for n := range 13 {
+		if got, want := planned[fmt.Sprint("rc", n)]-first, time.Duration(n)*20*time.Millisecond; got != want {
+			t.Errorf("request rc%d is planned %s after the first, want %s", n, got, want)
+		}
+	}
+	if stats.Sent != 50+13 || stats.Elapsed < spec.Limit.Duration {
+		t.Errorf("%d requests in %s, want 63 in at least %s", stats.Sent, stats.Elapsed, spec.Limit)
+	}
+}

@@ -1,0 +1,54 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"lameduck/harness"
+)
+
+// Worker is the child's side of Process: it reads one harness.AttackSpec from
+// in, attacks, and writes requests and stats to out. The end of in or of ctx
+// ends the sending; requests in flight are waited for. It goes on reading in
+// until that ends. An error is returned and written to out as well. The whole
+// process gets a real-time priority where that is allowed.
+func Worker(ctx context.Context, in io.Reader, out io.Writer) error {
+	w := newMessageWriter(out)
+	stats, err := work(ctx, bufio.NewReader(in), w)
+	last := message{Stats: &stats}
+	if err != nil {
+		last = message{Error: err.Error()}
+	}
+	_ = w.write(last) // close returns the error
+	return errors.Join(err, w.close())
+}
+
+func work(ctx context.Context, in *bufio.Reader, w *messageWriter) (harness.AttackStats, error) {
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return harness.AttackStats{}, fmt.Errorf("read the attack from stdin, one line of JSON: %w", err)
+	}
+	var spec harness.AttackSpec
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields() // both sides are the same program
+	if err := dec.Decode(&spec); err != nil {
+		return harness.AttackStats{}, fmt.Errorf("read the attack from stdin: %w", err)
+	}
+	_ = preferThisProcess() // where it is allowed
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		stop()
+	}()
+	return Local{}.Attack(ctx, spec, func(r harness.Request) {
+		if w.write(message{Request: &r}) != nil {
+			stop() // nobody listens any more
+		}
+	})
+}
