@@ -72,11 +72,18 @@ func (sc *HPAScaleIn) Prepare(ctx context.Context, s harness.Setup, d harness.De
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Scenario.Limit.Duration)
 	defer cancel()
-	stop, err := burner.BurnCPU(ctx, amount)
-	if err != nil {
+	var stop func(context.Context) error
+	// A burn is of the pods that are there, so pods that the HPA took away and
+	// brought back need a new one; it covers all of them.
+	burn := func() error {
+		var err error
+		stop, err = burner.BurnCPU(ctx, amount)
+		return err
+	}
+	if err := burn(); err != nil {
 		return fail(ctx, s, "burn CPU", err)
 	}
-	if err := waitHeld(ctx, s.Workload.Replicas, d); err != nil {
+	if err := waitHeld(ctx, s.Workload.Replicas, d, burn); err != nil {
 		return fail(ctx, s, fmt.Sprintf("wait until the HPA holds %d pods", s.Workload.Replicas), err)
 	}
 	sc.burns.Store(d, stop)
@@ -125,9 +132,9 @@ const (
 )
 
 // waitHeld waits until n pods were there at every look for holdTime. Any other
-// number starts the time anew; so does a look that fails, as one can while a
-// pod goes away.
-func waitHeld(ctx context.Context, n int, d harness.Deployment) error {
+// number starts the time anew, once there are n again and burn has been called;
+// so does a look that fails, as one can while a pod goes away.
+func waitHeld(ctx context.Context, n int, d harness.Deployment, burn func() error) error {
 	tick := time.NewTicker(holdPoll)
 	defer tick.Stop()
 	for since := time.Now(); time.Since(since) < holdTime; {
@@ -135,6 +142,9 @@ func waitHeld(ctx context.Context, n int, d harness.Deployment) error {
 		if err != nil || len(pods) != n {
 			if werr := d.WaitPods(ctx, n); werr != nil {
 				return errors.Join(werr, err)
+			}
+			if err := burn(); err != nil {
+				return err
 			}
 			since = time.Now()
 		}

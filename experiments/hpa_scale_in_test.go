@@ -107,7 +107,7 @@ func TestScaleInByCPU(t *testing.T) {
 		if err := sc.Run(t.Context(), s, d); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := strings.Join(d.calls, ", "), "burn 100, wait 6, end burn, wait 2"; got != want {
+		if got, want := strings.Join(d.calls, ", "), "burn 100, wait 6, burn 100, end burn, wait 2"; got != want {
 			t.Errorf("calls %q, want %q", got, want)
 		}
 	})
