@@ -43,6 +43,7 @@ for clusters without AWS: on the embedded cluster it is started by itself.`,
 	}
 	cmd.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
 	cmd.Flags().StringVar(&o.Address, "address", "127.0.0.1", "address to listen on")
+	cmd.Flags().StringVar(&o.HealthzAddr, "healthz-address", "", "host:port that serves /healthz (default: none)")
 	cmd.Flags().StringVar(&o.LogDir, "log-dir", "", "directory for <namespace>/<ingress>.jsonl, a line per request")
 	return cmd
 }
