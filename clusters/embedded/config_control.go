@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -114,10 +115,12 @@ func (l layout) albComponent(self string) (machine.Component, error) {
 	if err := os.MkdirAll(l.albLogs(), 0o700); err != nil {
 		return machine.Component{}, fmt.Errorf("create the load balancer's logs: %w", err)
 	}
+	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(albHealthPort))
 	return machine.Component{Name: "alb", Path: self, Args: []string{
 		"alb",
 		"--kubeconfig", filepath.Join(l.host(hostLB), "alb.kubeconfig"),
 		"--address", loadBalancer.String(),
 		"--log-dir", l.albLogs(),
-	}, After: []machine.Probe{l.apiReady()}}, nil
+		"--healthz-address", health,
+	}, After: []machine.Probe{l.apiReady()}, Ready: &machine.Probe{URL: "http://" + health + "/healthz"}}, nil
 }

@@ -50,10 +50,16 @@ func (l layout) nodeComponents(n int, binaries string) []machine.Component {
 			"--kubeconfig=" + filepath.Join(dir, "kubelet.kubeconfig"),
 			"--hostname-override=" + nodeName(n),
 			"--node-ip=" + nodeAddress(n).String(),
+			// cAdvisor reads the pods' CPU once in one to two of these intervals.
+			// With the default of 10 s metrics-server, which asks every 10 s,
+			// often finds no new value, and the HPA learns nothing for 20 s.
+			"--housekeeping-interval=4s",
 		}, After: []machine.Probe{{Unix: containerdSocket}, l.apiReady()}},
 		{Name: "kube-proxy", Path: binary("kube-proxy"), Args: []string{
 			"--config=" + filepath.Join(dir, "kube-proxy.yaml"),
-		}, After: []machine.Probe{l.apiReady()}},
+		}, After: []machine.Probe{l.apiReady()}, Ready: &machine.Probe{
+			URL: fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), // 200 after the first sync
+		}},
 	}
 }
 
@@ -162,7 +168,7 @@ mode: iptables
 clientConnection: {kubeconfig: %[1]q}
 hostnameOverride: %[2]s
 bindAddress: %[3]s
-healthzBindAddress: 0.0.0.0:10256
+healthzBindAddress: 0.0.0.0:%[5]d
 metricsBindAddress: 0.0.0.0:10249
 detectLocalMode: ClusterCIDR
 clusterCIDR: %[4]s
@@ -176,7 +182,7 @@ conntrack:
   min: 0
   tcpEstablishedTimeout: 24h
   tcpCloseWaitTimeout: 1h
-`, filepath.Join(dir, "kube-proxy.kubeconfig"), nodeName(n), nodeAddress(n), podRange)
+`, filepath.Join(dir, "kube-proxy.kubeconfig"), nodeName(n), nodeAddress(n), podRange, proxyHealthPort)
 }
 
 // kernelSettings are what the kubelet would otherwise set, for the whole real

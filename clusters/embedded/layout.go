@@ -37,8 +37,10 @@ var (
 )
 
 const (
-	apiPort     = 6443
-	metricsPort = 4443
+	apiPort         = 6443
+	metricsPort     = 4443
+	albHealthPort   = 8081
+	proxyHealthPort = 10256 // kube-proxy's default; what external load balancers ask
 )
 
 func nodeAddress(n int) netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 0, byte(10 + n)}) }

@@ -334,14 +334,7 @@ func (b *builder) awaitAPI(ctx context.Context, c kubernetes.Interface) error {
 }
 
 func (b *builder) finish(ctx context.Context, c kubernetes.Interface) error {
-	err := poll(ctx, func(context.Context) error {
-		s, err := machine.ReadStatus(b.host(hostLB))
-		if err == nil && (len(s.Components) == 0 || !s.Components[0].Alive()) {
-			err = errors.New("the load balancer does not run yet")
-		}
-		return err
-	})
-	if err != nil {
+	if err := poll(ctx, func(context.Context) error { return b.partsReady() }); err != nil {
 		return err
 	}
 	version, err := c.Discovery().ServerVersion()
@@ -352,6 +345,25 @@ func (b *builder) finish(ctx context.Context, c kubernetes.Interface) error {
 		return err
 	}
 	b.progress("cluster %s ready: Kubernetes %s, kubeconfig %s", b.name, version.GitVersion, b.kubeconfig())
+	return nil
+}
+
+// partsReady says whether all processes run and are ready.
+func (b *builder) partsReady() error {
+	for _, host := range supervised(b.nodes) {
+		s, err := machine.ReadStatus(b.host(host))
+		if err != nil {
+			return err
+		}
+		if s.Supervisor.PID == 0 {
+			return fmt.Errorf("machine %s is not up yet", host)
+		}
+		for _, p := range s.Components {
+			if !p.Ready {
+				return fmt.Errorf("%s on %s is not ready yet", p.Name, host)
+			}
+		}
+	}
 	return nil
 }
 

@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,6 +21,24 @@ const (
 	probeInterval = 20 * time.Millisecond
 	probeLimit    = 2 * time.Minute
 )
+
+// probes waits for conditions, once for each that several components share.
+type probes struct {
+	ctx context.Context
+	mu  sync.Mutex
+	all map[Probe]func() error
+}
+
+func (ps *probes) wait(p Probe) error {
+	ps.mu.Lock()
+	once := ps.all[p]
+	if once == nil {
+		once = sync.OnceValue(func() error { return p.wait(ps.ctx) })
+		ps.all[p] = once
+	}
+	ps.mu.Unlock()
+	return once()
+}
 
 // wait returns when the condition holds, or ctx ends, or it takes too long.
 func (p Probe) wait(ctx context.Context) error {
@@ -66,6 +86,9 @@ func (p Probe) check() (func(context.Context) error, error) {
 		if err != nil {
 			return err
 		}
+		// Only a connection whose answer was read is used again, and a TLS
+		// handshake each time would slow down what is being waited for.
+		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("status %s", resp.Status)

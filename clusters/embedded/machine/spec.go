@@ -43,6 +43,9 @@ type Component struct {
 	Env  []string `json:"env,omitempty"`
 	// After are conditions to wait for before the process is started.
 	After []Probe `json:"after,omitempty"`
+	// Ready is the condition that makes it ready; without one it is ready when
+	// started.
+	Ready *Probe `json:"ready,omitempty"`
 }
 
 // Probe is a condition: a Unix socket that accepts, or a URL that answers 200.
@@ -74,6 +77,7 @@ type Process struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
 	Started string `json:"started,omitempty"` // clock ticks since boot, from /proc: tells a reused PID apart
+	Ready   bool   `json:"ready"`             // Component.Ready has held once
 	Exit    string `json:"exit,omitempty"`    // how it ended; empty while it runs
 	Log     string `json:"log"`
 }

@@ -81,15 +81,19 @@ func (s *supervisor) run(ctx context.Context) error {
 	if err := forward(ctx, s.spec.Forwards); err != nil {
 		return err
 	}
+	conditions := &probes{ctx: ctx, all: make(map[Probe]func() error)}
 	children := make([]*child, len(s.spec.Components))
 	var starting sync.WaitGroup
 	for i := range s.spec.Components {
 		starting.Go(func() {
-			c, err := s.startWhenReady(ctx, i)
+			c, err := s.startWhenReady(conditions, i)
 			if err != nil {
 				s.ended(i, err.Error())
 			}
 			children[i] = c
+			if err == nil {
+				go s.awaitReady(conditions, i)
+			}
 		})
 	}
 	go s.reap()
@@ -100,10 +104,10 @@ func (s *supervisor) run(ctx context.Context) error {
 }
 
 // startWhenReady starts a component once its conditions hold.
-func (s *supervisor) startWhenReady(ctx context.Context, i int) (*child, error) {
+func (s *supervisor) startWhenReady(conditions *probes, i int) (*child, error) {
 	c := s.spec.Components[i]
 	for _, p := range c.After {
-		if err := p.wait(ctx); err != nil {
+		if err := conditions.wait(p); err != nil {
 			return nil, fmt.Errorf("not started: %w", err)
 		}
 	}
@@ -131,6 +135,24 @@ func (s *supervisor) startWhenReady(ctx context.Context, i int) (*child, error) 
 	ch := &child{index: i, done: make(chan struct{})}
 	s.running[cmd.Process.Pid] = ch
 	return ch, s.write()
+}
+
+// awaitReady notes when a component is ready. One that never is shows in the
+// log, and by its absence from the status.
+func (s *supervisor) awaitReady(conditions *probes, i int) {
+	c := s.spec.Components[i]
+	if c.Ready != nil {
+		if err := conditions.wait(*c.Ready); err != nil {
+			log.Printf("%s is not ready: %v", c.Name, err)
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Components[i].Ready = true
+	if err := s.write(); err != nil {
+		log.Printf("write status: %v", err)
+	}
 }
 
 // reap collects every process that ends, those that were orphaned too: that is
