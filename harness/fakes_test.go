@@ -55,6 +55,8 @@ func (d *fakeDeployment) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("remove was given a dead context: %w", err)
 	}
+	// What is removed is seen by the watchers too, and is no disruption.
+	d.rec.Event(Event{At: d.clock.Now(), Kind: EventPodDeletionAsked, Object: "app-5"})
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
 	d.world.removed++

@@ -19,7 +19,8 @@ type tally struct {
 	retried    int           // requests for which the transport used two connections
 	attackAt   time.Duration // set by scenario
 	scenarioAt time.Duration
-	deletions  int // pods whose deletion was asked for after the scenario began
+	deletions  int // pods whose deletion was asked for between scenario and over
+	isOver     bool
 }
 
 type failure struct {
@@ -61,7 +62,7 @@ func (t *tally) Event(e Event) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.scenarioAt >= 0 {
+	if t.scenarioAt >= 0 && !t.isOver {
 		t.deletions++
 	}
 }
@@ -74,6 +75,13 @@ func (t *tally) scenario(attackAt, at time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.attackAt, t.scenarioAt = attackAt, at
+}
+
+// over notes that what is deleted from now on is the harness's tidying up.
+func (t *tally) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.isOver = true
 }
 
 func (t *tally) counts() map[Outcome]int {

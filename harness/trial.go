@@ -206,6 +206,7 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 	a := <-done
 	end()
 	t.mark(MarkAttackEnd)
+	t.tally.over()
 	t.result.Stats = a.stats
 	if a.err != nil && (err == nil || errors.Is(err, errStoppedEarly)) {
 		err = a.err

@@ -2,12 +2,9 @@ package load
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +28,7 @@ func BenchmarkAttack(b *testing.B) {
 				},
 				Anchor: time.Now(), Limit: harness.Dur(time.Duration(b.N) * time.Second),
 			}
-			var cmd *exec.Cmd
-			process := Process{Command: func(ctx context.Context) *exec.Cmd {
-				cmd = helper(ctx, "worker")
-				return cmd
-			}}
+			process, cmd := workerProcess("worker")
 			failed := 0
 			stats, err := process.Attack(b.Context(), spec, func(r harness.Request) {
 				if r.Failed() {
@@ -45,7 +38,7 @@ func BenchmarkAttack(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+			used := cmd().ProcessState.UserTime() + cmd().ProcessState.SystemTime()
 			b.ReportMetric(float64(stats.LatenessP50.Microseconds()), "late-p50-µs")
 			b.ReportMetric(float64(stats.LatenessP99.Microseconds()), "late-p99-µs")
 			b.ReportMetric(float64(stats.LatenessMax.Microseconds()), "late-max-µs")
@@ -87,13 +80,4 @@ func serveTrivially() error {
 		w.Header().Set(harness.PodHeader, "app-1")
 		fmt.Fprintf(w, "%s\n", r.Header.Get(harness.RequestIDHeader))
 	}))
-}
-
-const helperVariable = "LAMEDUCK_LOAD_TEST"
-
-// helper is this test binary as another program, see TestMain.
-func helper(ctx context.Context, what string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), helperVariable+"="+what)
-	return cmd
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -163,20 +162,18 @@ func (w *worker) explain(err, exit error) error {
 	case exit != nil:
 		err = fmt.Errorf("%w (%w)", err, exit)
 	}
-	if said := strings.TrimSpace(w.stderr.String()); said != "" {
+	if said := strings.TrimSpace(string(w.stderr.kept)); said != "" {
 		return fmt.Errorf("%w; its stderr ends in: %s", err, said)
 	}
 	return err
 }
 
 // tail keeps the last few kilobytes written to it.
-type tail struct{ bytes.Buffer }
+type tail struct{ kept []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
 	const keep = 4 << 10
-	t.Buffer.Write(p)
-	if over := t.Len() - keep; over > 0 {
-		t.Next(over)
-	}
+	t.kept = append(t.kept, p...)
+	t.kept = t.kept[max(0, len(t.kept)-keep):]
 	return len(p), nil
 }
