@@ -7,8 +7,8 @@ import (
 )
 
 // catchUp is how long after the end of its schedule a stream may still send
-// requests that are late.
-const catchUp = time.Second
+// requests that are late: longer than a busy machine is seen to stall.
+const catchUp = 10 * time.Second
 
 // pacer is a vegeta.Pacer that keeps a schedule. vegeta's own constant pacer
 // does not say when a request was due and can not be stopped while it waits.

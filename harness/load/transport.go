@@ -73,7 +73,7 @@ func (t *recorder) RoundTrip(in *http.Request) (*http.Response, error) {
 		},
 	}))
 	out.Header = http.Header{harness.RequestIDHeader: {r.ID}, "User-Agent": {"lameduck"}}
-	out.Body = onlyOnce{}
+	sendOnce(out)
 	answer, err := t.transport.RoundTrip(out)
 	failure := err
 	if err != nil {
@@ -92,16 +92,23 @@ func (t *recorder) RoundTrip(in *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// onlyOnce is an empty request body which net/http can not know to be empty.
-// net/http sends a request again, unasked, when it had a reused connection that
-// turned out to be dead, as long as it can send the same body again
-// (http.Transport's docs, "considered idempotent"). It can not with this one:
-// it is neither nil nor http.NoBody, and there is no GetBody. For a GET,
-// net/http looks for a first byte and, finding none, sends no body at all.
-type onlyOnce struct{}
+// sendOnce keeps net/http from sending a request without a body again, which it
+// does unasked when it had a reused connection that turned out to be dead. It
+// can not when there is a body that can not be had again (http.Transport's docs,
+// on idempotent requests): one that is neither nil nor http.NoBody, without a
+// GetBody. This one is empty. The transfer encoding keeps net/http from trying
+// whether it is, which it does in a goroutine, and after 200 ms of a busy
+// machine with the wrong result. Nothing of this is to be seen in what is sent.
+func sendOnce(r *http.Request) {
+	r.Body, r.GetBody = emptyBody{}, nil
+	r.ContentLength = -1
+	r.TransferEncoding = []string{"identity"}
+}
 
-func (onlyOnce) Read([]byte) (int, error) { return 0, io.EOF }
-func (onlyOnce) Close() error             { return nil }
+type emptyBody struct{}
+
+func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptyBody) Close() error             { return nil }
 
 // heads are buffers for the first bytes of bodies.
 var heads = sync.Pool{New: func() any { return new([512]byte) }}

@@ -96,9 +96,8 @@ func TestSchedule(t *testing.T) {
 // TestPacerCutsOff wants that a stream that is hopelessly late is ended.
 func TestPacerCutsOff(t *testing.T) {
 	for past, wantStop := range map[time.Duration]bool{
-		10*time.Second + catchUp/2:         false, // late, but sent at once
-		10*time.Second + catchUp + 1:       true,
-		10*time.Second + catchUp + 1000000: true,
+		10*time.Second + catchUp/2: false, // late, but sent at once
+		10*time.Second + catchUp:   true,
 	} {
 		p, err := newPacer(t.Context(), schedule{time.Now().Add(-past), 100}, 10*time.Second)
 		if err != nil {
