@@ -25,8 +25,8 @@ type Options struct {
 	// Kubeconfig is the path of the cluster's kubeconfig.
 	Kubeconfig string
 	// Address is where the listeners of all Ingresses listen, and what their
-	// status shows. It must be an address of this machine or network namespace.
-	Address netip.Addr
+	// status shows: an IP address of this machine or network namespace.
+	Address string
 	// LogDir gets <namespace>/<ingress>.jsonl, a LogLine per request.
 	LogDir string
 	// Log gets messages for people, a line each. nil: none.
@@ -62,8 +62,8 @@ func Run(ctx context.Context, o Options) error {
 // check finds what would otherwise show only when the first Ingress comes.
 func (o Options) check() error {
 	var errs []error
-	if !o.Address.IsValid() {
-		errs = append(errs, errors.New("address is empty: want an IP address of this machine or network namespace"))
+	if _, err := netip.ParseAddr(o.Address); err != nil {
+		errs = append(errs, fmt.Errorf("address is %q: want an IP address of this machine or network namespace", o.Address))
 	}
 	if o.LogDir == "" {
 		errs = append(errs, errors.New("log directory is empty: name one"))
@@ -76,7 +76,7 @@ func (o Options) check() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(o.Address.String(), "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(o.Address, "0"))
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", o.Address, err)
 	}
@@ -100,7 +100,7 @@ func run(ctx context.Context, client kubernetes.Interface, o Options) (err error
 	events := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "ingress"})
 
 	c, err := newController(client, events, &environment{
-		address:  o.Address.String(),
+		address:  o.Address,
 		logDir:   o.LogDir,
 		settings: o.Settings.withDefaults(),
 		hangups:  h,

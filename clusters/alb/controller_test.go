@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -335,7 +334,7 @@ func TestRunStopsWhenContextEnds(t *testing.T) {
 	var log strings.Builder
 	done := make(chan error)
 	go func() {
-		done <- run(ctx, client, Options{Address: netip.MustParseAddr("127.0.0.1"), LogDir: t.TempDir(), Log: &log, HealthzAddr: healthz})
+		done <- run(ctx, client, Options{Address: "127.0.0.1", LogDir: t.TempDir(), Log: &log, HealthzAddr: healthz})
 	}()
 	w.address("app")
 	w.get("app")
@@ -366,9 +365,9 @@ func TestBadOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := Run(t.Context(), Options{LogDir: file, Settings: Settings{PoolOrder: "random"}})
-	for _, want := range []string{"address is empty", "make log directory", `pool order is "random": want lifo or fifo`} {
+	for _, want := range []string{`address is "": want an IP address`, "make log directory", `pool order is "random": want lifo or fifo`} {
 		wantError(t, err, want)
 	}
-	err = Run(t.Context(), Options{Address: netip.MustParseAddr("198.18.255.254"), LogDir: t.TempDir()})
+	err = Run(t.Context(), Options{Address: "198.18.255.254", LogDir: t.TempDir()})
 	wantError(t, err, "listen on 198.18.255.254")
 }

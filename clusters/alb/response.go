@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // framing is how a response's body ends.
@@ -45,7 +43,7 @@ func (p *responseHead) read(br *bufio.Reader, method string, h http.Header) erro
 	}
 	p.status, p.keepAlive = status, oneOne
 	p.framing, p.length = framedClose, -1
-	return p.readFields(rest, method, h)
+	return p.readFields(rest, oneOne, method, h)
 }
 
 // readBlock returns everything up to and without the empty line.
@@ -93,7 +91,7 @@ func parseStatusLine(line string) (oneOne bool, status int, ok bool) {
 }
 
 // readFields parses the header lines and decides on the framing.
-func (p *responseHead) readFields(block, method string, h http.Header) error {
+func (p *responseHead) readFields(block string, oneOne bool, method string, h http.Header) error {
 	var chunked bool
 	var connection []string
 	values := make([]string, 0, strings.Count(block, "\n")) // one array for all values
@@ -102,11 +100,11 @@ func (p *responseHead) readFields(block, method string, h http.Header) error {
 		line, block, _ = strings.Cut(block, "\n")
 		line = strings.TrimSuffix(line, "\r")
 		name, value, ok := strings.Cut(line, ":")
-		if !ok || !httpguts.ValidHeaderFieldName(name) {
+		if !ok || !validName(name) {
 			return errMalformed // also a folded line, obsolete since RFC 7230
 		}
 		value = strings.Trim(value, " \t")
-		if !httpguts.ValidHeaderFieldValue(value) {
+		if !validValue(value) {
 			return errMalformed
 		}
 		name = http.CanonicalHeaderKey(name)
@@ -121,7 +119,8 @@ func (p *responseHead) readFields(block, method string, h http.Header) error {
 			}
 			p.length = int64(n)
 		case "Transfer-Encoding":
-			if chunked || !strings.EqualFold(value, "chunked") {
+			// In HTTP/1.0 it means that the framing is faulty (RFC 9112, 6.1).
+			if chunked || !oneOne || !strings.EqualFold(value, "chunked") {
 				return errMalformed
 			}
 			chunked = true
@@ -143,6 +142,33 @@ func (p *responseHead) readFields(block, method string, h http.Header) error {
 	}
 	p.frame(chunked, method, h)
 	return nil
+}
+
+// tokenChars are the characters of a header's name (RFC 9110, 5.6.2).
+var tokenChars = func() (table [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
+		table[c] = true
+	}
+	return table
+}()
+
+func validName(s string) bool {
+	for i := range len(s) {
+		if !tokenChars[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// validValue refuses control characters other than tab (RFC 9110, 5.5).
+func validValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // dropListed applies one Connection header.
