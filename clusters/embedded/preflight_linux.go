@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"lameduck/clusters"
+	"lameduck/clusters/embedded/machine"
 	"lameduck/clusters/embedded/network"
 )
 
@@ -113,8 +114,9 @@ func (f facts) problems(nodes int) []string {
 	case f.diskFree < minDisk:
 		add("%s has %d MB free, %d are needed: free some, or choose another directory with %s",
 			f.stateDir, f.diskFree>>20, minDisk>>20, StateDirEnv)
-	case f.overlay != nil:
-		add("%s cannot hold overlay file systems: %v: choose a directory on a disk with %s", f.stateDir, f.overlay, StateDirEnv)
+	}
+	if f.overlay != nil {
+		add("the kernel cannot do overlay file systems (kernel option OVERLAY_FS): %v", f.overlay)
 	}
 	if want := inotifyBase + nodes*inotifyPerNode; f.inotify > 0 && f.inotify < want {
 		add("fs.inotify.max_user_instances is %d, %d nodes need %d: sysctl -w fs.inotify.max_user_instances=%d, or fewer nodes",
@@ -123,8 +125,9 @@ func (f facts) problems(nodes int) []string {
 	return all
 }
 
-// gather finds the facts out. Whatever it tries it undoes.
-func gather(c Config) facts {
+// gather finds the facts out. What it tries vanishes by itself, even if it is
+// killed.
+func gather(c Config, o clusters.Options) facts {
 	f := facts{
 		root: os.Geteuid() == 0, binaries: c.Binaries, stateDir: c.StateDir,
 		tools: make(map[string]bool), programs: make(map[string]bool),
@@ -142,8 +145,9 @@ func gather(c Config) facts {
 		f.programs[p] = err == nil && st.Mode()&0o111 != 0
 	}
 	f.network = network.Probe()
-	f.cgroups = tryCgroups()
-	f.diskFree, f.overlay, f.diskErr = tryDisk(c.StateDir)
+	f.cgroups = tryCgroups(o.Name)
+	f.overlay = machine.ProbeOverlay()
+	f.diskFree, f.diskErr = disk(c.StateDir)
 	if b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances"); err == nil {
 		f.inotify, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 	}
@@ -164,52 +168,52 @@ func effectiveCaps() uint64 {
 	return 0
 }
 
-// tryCgroups makes a group as a node has it.
-func tryCgroups() error {
+// tryCgroups makes a group as a node has it. It has the cluster's name, so that
+// Clean finds it should this process be killed right here.
+func tryCgroups(name string) error {
 	groups, err := mountedCgroups()
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%spreflight%d", prefix, os.Getpid())
-	err = groups.Make(name + "/node")
-	_, removeErr := groups.Remove(name, cleanLimit)
+	top := layout{name: name}.cgroup()
+	try := top + "/preflight"
+	err = groups.Make(try)
+	_, removeErr := groups.Remove(try, cleanLimit)
+	for _, dir := range groups.Paths(top) {
+		os.Remove(dir) // fails if a cluster of that name exists, as it should
+	}
 	return errors.Join(err, removeErr)
 }
 
-// tryDisk looks at the file system that will hold the state: how much is free,
-// and whether an overlay can be mounted on it.
-func tryDisk(stateDir string) (free uint64, overlay, err error) {
+// disk looks at the file system that will hold the state: how much is free, and
+// whether it can be written and hold the containers' overlays.
+func disk(stateDir string) (free uint64, err error) {
 	dir := stateDir
 	for !exists(dir) && dir != "/" {
 		dir = filepath.Dir(dir)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, nil, err
+		return 0, fmt.Errorf("%s: %w", dir, err)
 	}
-	tmp, err := os.MkdirTemp(dir, prefix+"preflight-")
-	if err != nil {
-		return 0, nil, err
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return 0, fmt.Errorf("%s is mounted read-only", dir)
 	}
-	defer os.RemoveAll(tmp)
-	for _, sub := range []string{"lower", "upper", "work", "merged"} {
-		if err := os.Mkdir(filepath.Join(tmp, sub), 0o700); err != nil {
-			return 0, nil, err
-		}
+	// The kernel wants more of an upper layer than these have (overlayfs.rst:
+	// extended attributes, d_type, no layer of another overlay).
+	switch st.Type {
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC:
+		return 0, fmt.Errorf("its kind of file system cannot hold containers (overlay, network and FAT file systems)")
 	}
-	merged := filepath.Join(tmp, "merged")
-	overlay = unix.Mount("overlay", merged, "overlay", 0,
-		fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", tmp))
-	if overlay == nil {
-		overlay = unix.Unmount(merged, 0)
-	}
-	return st.Bavail * uint64(st.Bsize), overlay, nil
+	return st.Bavail * uint64(st.Bsize), nil
 }
 
 // preflight reports all that stands in the way, at once.
 func (p *Provider) preflight(o clusters.Options) error {
 	problems := checkOptions(o)
-	problems = append(problems, gather(p.config).problems(o.Nodes)...)
+	if len(problems) == 0 { // a wrong name must not become part of a path
+		problems = gather(p.config, o).problems(o.Nodes)
+	}
 	switch len(problems) {
 	case 0:
 		return nil

@@ -71,6 +71,7 @@ func (p *Provider) Up(ctx context.Context, o clusters.Options, log io.Writer) (c
 		cleanCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 		defer cancel()
 		_, cleanErr := sweep.Run(cleanCtx, b.scope(), b.groups)
+		os.Remove(b.config.StateDir) // succeeds when it was the last cluster
 		return nil, errors.Join(fmt.Errorf("create cluster %s: %w", o.Name, err), cleanErr)
 	}
 	return p.cluster(b.layout), nil
@@ -161,6 +162,7 @@ func (p *Provider) Clean(ctx context.Context, name string, log io.Writer) error 
 		}
 		errs = append(errs, err)
 	}
+	os.Remove(p.config.StateDir) // succeeds when it was the last cluster
 	err = errors.Join(errs...)
 	if err == nil && none {
 		fmt.Fprintln(log, "nothing to remove")

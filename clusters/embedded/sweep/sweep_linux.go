@@ -245,7 +245,6 @@ func (r *Removed) removeDir(c Cluster) error {
 			c.Dir, filepath.Base(c.LockFile), err)
 	}
 	r.Dir = c.Dir
-	os.Remove(filepath.Dir(c.Dir)) // only if that was the last cluster
 	return nil
 }
 
