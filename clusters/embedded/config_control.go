@@ -10,10 +10,18 @@ import (
 	"lameduck/clusters/embedded/machine"
 )
 
-// apiReady holds once the API server serves everything, RBAC's own roles too.
+// serves is the API server's readiness without the steps that only create
+// objects.
+const serves = "/readyz?exclude=poststarthook/rbac/bootstrap-roles" +
+	"&exclude=poststarthook/scheduling/bootstrap-system-priority-classes" +
+	"&exclude=poststarthook/bootstrap-controller"
+
+// apiReady holds once the API server serves. That its own objects (RBAC's roles,
+// priority classes, the Service kubernetes) exist is not waited for: the
+// cluster's processes do not need them, and it takes longer than all before.
 func (l layout) apiReady() machine.Probe {
 	return machine.Probe{
-		URL: inside + "/readyz", CA: l.pki("ca.crt"), Cert: l.pki("admin.crt"), Key: l.pki("admin.key"),
+		URL: inside + serves, CA: l.pki("ca.crt"), Cert: l.pki("admin.crt"), Key: l.pki("admin.key"),
 	}
 }
 

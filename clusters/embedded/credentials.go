@@ -87,17 +87,18 @@ func (l layout) writeServers(ca, front *authority) error {
 func (l layout) writeClients(ca *authority, nodes int) error {
 	type user struct{ file, name, group string }
 	users := []user{
-		// With one identity for all controllers it needs the rights of all; the
-		// usual service account per controller costs seconds at start.
+		// The group masters works before RBAC's own roles exist. And with one
+		// identity for all controllers the controller manager needs the rights
+		// of all; the usual service account for each costs seconds at start.
 		{hostCP + "/controller-manager.kubeconfig", "system:kube-controller-manager", masters},
-		{hostCP + "/scheduler.kubeconfig", "system:kube-scheduler", ""},
+		{hostCP + "/scheduler.kubeconfig", "system:kube-scheduler", masters},
 		{hostCP + "/metrics-server.kubeconfig", "metrics-server", masters},
 		{hostLB + "/alb.kubeconfig", "lameduck-alb", masters},
 	}
 	for n := 1; n <= nodes; n++ {
 		users = append(users,
 			user{nodeName(n) + "/kubelet.kubeconfig", "system:node:" + nodeName(n), "system:nodes"},
-			user{nodeName(n) + "/kube-proxy.kubeconfig", "system:kube-proxy", ""})
+			user{nodeName(n) + "/kube-proxy.kubeconfig", "system:kube-proxy", masters})
 	}
 	for _, u := range users {
 		p, err := ca.issue(u.name, u.group)

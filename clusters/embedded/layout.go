@@ -126,9 +126,10 @@ func (l layout) writeInfo(i info) error {
 	return os.Rename(l.infoFile()+".new", l.infoFile())
 }
 
-// supervised are the hosts that have a supervisor.
+// supervised are the hosts that have a supervisor; the one that takes longest
+// to be ready comes first.
 func supervised(nodes int) []string {
-	hosts := []string{hostClient, hostCP}
+	hosts := []string{hostCP, hostClient}
 	for n := 1; n <= nodes; n++ {
 		hosts = append(hosts, nodeName(n))
 	}

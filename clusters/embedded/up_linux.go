@@ -309,11 +309,13 @@ func (b *builder) client() (kubernetes.Interface, error) {
 // awaitAPI waits for the API server, creates the system's objects and waits for
 // what depends on them.
 func (b *builder) awaitAPI(ctx context.Context, c kubernetes.Interface) error {
-	err := poll(ctx, func(ctx context.Context) error {
-		_, err := c.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err
-	})
-	if err != nil {
+	answers := func(path string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := c.Discovery().RESTClient().Get().RequestURI(path).DoRaw(ctx)
+			return err
+		}
+	}
+	if err := poll(ctx, answers(serves)); err != nil {
 		return fmt.Errorf("wait for the API server: %w", err)
 	}
 	b.progress("API server ready at %s", b.published[publishedAPI])
@@ -330,7 +332,8 @@ func (b *builder) awaitAPI(ctx context.Context, c kubernetes.Interface) error {
 			}
 			b.progress("%d nodes ready", b.nodes)
 			return nil
-		})
+		},
+		func(ctx context.Context) error { return poll(ctx, answers("/readyz")) })
 }
 
 func (b *builder) finish(ctx context.Context, c kubernetes.Interface) error {
