@@ -42,7 +42,7 @@ type fakeDeployment struct {
 }
 
 func (d *fakeDeployment) Target() Target {
-	return Target{URL: "http://lb/", ControlURL: "http://lb/control"}
+	return Target{URL: "http://lb/", ReadyURL: "http://lb/healthz", ControlURL: "http://lb/control"}
 }
 
 func (d *fakeDeployment) Observe(context.Context) ([]LivePod, error) {
@@ -112,6 +112,9 @@ type fakeAttacker struct {
 
 func (a *fakeAttacker) Attack(ctx context.Context, spec AttackSpec, each func(Request)) (AttackStats, error) {
 	warmUp := spec.IDPrefix != "r"
+	if want := map[bool]string{true: "http://lb/healthz", false: "http://lb/"}[warmUp]; spec.Target.URL != want {
+		return AttackStats{}, fmt.Errorf("attack %s goes to %s, want %s", spec.IDPrefix, spec.Target.URL, want)
+	}
 	if warmUp {
 		a.mu.Lock()
 		a.warms++

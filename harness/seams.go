@@ -46,7 +46,10 @@ type CPUBurn interface {
 
 // Target is the load's destination.
 type Target struct {
-	URL        string `json:"url"`        // the application, through the load balancer
+	URL string `json:"url"` // the application, through the load balancer
+	// ReadyURL is the application's readiness path through the load balancer:
+	// what it answers at once, for the warm-up.
+	ReadyURL   string `json:"readyUrl"`
 	ControlURL string `json:"controlUrl"` // the control target, through the same listener
 }
 

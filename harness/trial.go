@@ -121,7 +121,9 @@ func (t *trialRun) warmUp(ctx context.Context, d Deployment) error {
 			return err
 		}
 	}
-	spec := AttackSpec{Target: d.Target(), Load: t.trial.Setup.Load, Anchor: t.clock.Anchor(), Limit: Dur(warmUpLength)}
+	target := d.Target()
+	target.URL = target.ReadyURL
+	spec := AttackSpec{Target: target, Load: t.trial.Setup.Load, Anchor: t.clock.Anchor(), Limit: Dur(warmUpLength)}
 	var last Request
 	for round := range warmUpRounds {
 		failed := 0
