@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -156,6 +158,7 @@ func ours(ing *networkingv1.Ingress) bool {
 
 // run works until ctx ends, and closes everything before it returns.
 func (c *controller) run(ctx context.Context) error {
+	c.reach(ctx)
 	c.informers.Start(ctx.Done())
 	for kind, ok := range c.informers.WaitForCacheSync(ctx.Done()) {
 		if !ok && ctx.Err() == nil {
@@ -180,8 +183,25 @@ func (c *controller) run(ctx context.Context) error {
 		}
 		c.queue.Done(key)
 	}
-	c.informers.Shutdown()
+	// The informers end with ctx too, but are not waited for: one that backs
+	// off from an API server that is gone takes seconds, and nothing of ours
+	// depends on them.
 	return c.closeAll()
+}
+
+// reach waits for the API server, and says so: informers try for ever without
+// a word.
+func (c *controller) reach(ctx context.Context) {
+	said := ""
+	// The only error is the end of ctx, which the caller sees itself.
+	_ = wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			fmt.Fprintf(c.env.messages, "waiting for the API server: %v\n", err)
+		}
+		return err == nil, nil
+	})
 }
 
 // closeAll lets the requests in flight of all Ingresses end side by side.
