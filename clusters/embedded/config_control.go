@@ -10,18 +10,26 @@ import (
 	"lameduck/clusters/embedded/machine"
 )
 
-// serves is the API server's readiness without the steps that only create
-// objects.
-const serves = "/readyz?exclude=poststarthook/rbac/bootstrap-roles" +
-	"&exclude=poststarthook/scheduling/bootstrap-system-priority-classes" +
-	"&exclude=poststarthook/bootstrap-controller"
+// Paths of the API server: its readiness, and the same without the steps that
+// only create objects.
+const (
+	ready  = "/readyz"
+	serves = "/readyz?exclude=poststarthook/rbac/bootstrap-roles" +
+		"&exclude=poststarthook/scheduling/bootstrap-system-priority-classes" +
+		"&exclude=poststarthook/bootstrap-controller"
+)
 
-// apiReady holds once the API server serves. That its own objects (RBAC's roles,
-// priority classes, the Service kubernetes) exist is not waited for: the
-// cluster's processes do not need them, and it takes longer than all before.
-func (l layout) apiReady() machine.Probe {
+// apiServes holds once the API server serves. That its own objects (RBAC's
+// roles, priority classes, the Service kubernetes) exist is not waited for: the
+// nodes do not need them, and it takes longer than all before.
+func (l layout) apiServes() machine.Probe { return l.apiProbe(serves) }
+
+// apiReady holds once the API server says of itself that it is ready.
+func (l layout) apiReady() machine.Probe { return l.apiProbe(ready) }
+
+func (l layout) apiProbe(path string) machine.Probe {
 	return machine.Probe{
-		URL: inside + serves, CA: l.pki("ca.crt"), Cert: l.pki("admin.crt"), Key: l.pki("admin.key"),
+		URL: inside + path, CA: l.pki("ca.crt"), Cert: l.pki("admin.crt"), Key: l.pki("admin.key"),
 	}
 }
 
@@ -89,8 +97,11 @@ func (l layout) controlPlaneComponents(binaries string) []machine.Component {
 		"--horizontal-pod-autoscaler-initial-readiness-delay=5s",
 		// The usual limits (20 and 30) stretch the creation of 20 pods.
 		"--kube-api-qps=300", "--kube-api-burst=600",
-		"--cert-dir=" + dir,
+		"--tls-cert-file=" + l.pki("controllers.crt"), // to make one takes it a moment
+		"--tls-private-key-file=" + l.pki("controllers.key"),
 		"--profiling=false",
+		// Started earlier it would find the API server not ready, and look again
+		// only a second later.
 	}, After: []machine.Probe{l.apiReady()}}
 	scheduler := machine.Component{Name: "kube-scheduler", Path: binary("kube-scheduler"), Args: []string{
 		"--kubeconfig=" + kubeconfig("scheduler"),
@@ -98,9 +109,10 @@ func (l layout) controlPlaneComponents(binaries string) []machine.Component {
 		"--authorization-kubeconfig=" + kubeconfig("scheduler"),
 		"--leader-elect=false",
 		"--kube-api-qps=300", "--kube-api-burst=600",
-		"--cert-dir=" + dir,
+		"--tls-cert-file=" + l.pki("controllers.crt"), // to make one takes it a moment
+		"--tls-private-key-file=" + l.pki("controllers.key"),
 		"--profiling=false",
-	}, After: []machine.Probe{l.apiReady()}}
+	}, After: []machine.Probe{l.apiServes()}}
 	metrics := machine.Component{Name: "metrics-server", Path: binary("metrics-server"), Args: []string{
 		"--kubeconfig=" + kubeconfig("metrics-server"),
 		"--authentication-kubeconfig=" + kubeconfig("metrics-server"),
@@ -114,7 +126,7 @@ func (l layout) controlPlaneComponents(binaries string) []machine.Component {
 		// The shortest that it accepts, and it wants the other to be shorter.
 		"--metric-resolution=10s",
 		"--kubelet-request-timeout=3s",
-	}, After: []machine.Probe{l.apiReady()}}
+	}, After: []machine.Probe{l.apiServes()}}
 	return []machine.Component{etcd, apiServer, controllers, scheduler, metrics}
 }
 
@@ -130,5 +142,5 @@ func (l layout) albComponent(self string) (machine.Component, error) {
 		"--address", loadBalancer.String(),
 		"--log-dir", l.albLogs(),
 		"--healthz-address", health,
-	}, After: []machine.Probe{l.apiReady()}, Ready: &machine.Probe{URL: "http://" + health + "/healthz"}}, nil
+	}, After: []machine.Probe{l.apiServes()}, Ready: &machine.Probe{URL: "http://" + health + "/healthz"}}, nil
 }

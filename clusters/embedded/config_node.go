@@ -54,10 +54,10 @@ func (l layout) nodeComponents(n int, binaries string) []machine.Component {
 			// With the default of 10 s metrics-server, which asks every 10 s,
 			// often finds no new value, and the HPA learns nothing for 20 s.
 			"--housekeeping-interval=4s",
-		}, After: []machine.Probe{{Unix: containerdSocket}, l.apiReady()}},
+		}, After: []machine.Probe{{Unix: containerdSocket}, l.apiServes()}},
 		{Name: "kube-proxy", Path: binary("kube-proxy"), Args: []string{
 			"--config=" + filepath.Join(dir, "kube-proxy.yaml"),
-		}, After: []machine.Probe{l.apiReady()}, Ready: &machine.Probe{
+		}, After: []machine.Probe{l.apiServes()}, Ready: &machine.Probe{
 			URL: fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), // 200 after the first sync
 		}},
 	}

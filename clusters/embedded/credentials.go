@@ -71,11 +71,17 @@ func (l layout) writeServers(ca, front *authority) error {
 	if err != nil {
 		return err
 	}
+	controllers, err := ca.issue("controllers", "", "localhost", "127.0.0.1", controlPlane.String())
+	if err != nil {
+		return err
+	}
 	proxy, err := front.issue("front-proxy-client", "")
 	if err != nil {
 		return err
 	}
-	for name, p := range map[string]pair{"apiserver": apiServer, "metrics-server": metrics, "front-proxy": proxy} {
+	for name, p := range map[string]pair{
+		"apiserver": apiServer, "metrics-server": metrics, "controllers": controllers, "front-proxy": proxy,
+	} {
 		if err := p.write(l.pki(name)); err != nil {
 			return err
 		}

@@ -32,6 +32,10 @@ const upLimit = 3 * time.Minute
 // single process outside, for example the load generator.
 const cpuShares = 16 * 1024
 
+// controlPlaneShares is the control plane's weight against each other host's
+// 1024. On few cores all start at once, and all wait for the API server.
+const controlPlaneShares = 8 * 1024
+
 // builder creates one cluster.
 type builder struct {
 	layout
@@ -233,11 +237,24 @@ func (b *builder) startMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := b.groups.Make(b.cgroup()); err != nil {
+		return err
+	}
+	if err := b.groups.SetWeight(b.cgroup(), cpuShares); err != nil {
+		return err
+	}
 	for _, host := range supervised(b.nodes) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := b.groups.Make(b.machineCgroup(host)); err != nil {
+			return err
+		}
+		weight := 1024
+		if host == hostCP {
+			weight = controlPlaneShares
+		}
+		if err := b.groups.SetWeight(b.hostCgroup(host), weight); err != nil {
 			return err
 		}
 		var components []machine.Component
@@ -256,7 +273,7 @@ func (b *builder) startMachines(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.groups.SetWeight(b.cgroup(), cpuShares)
+	return nil
 }
 
 func (b *builder) startMachine(host string, components []machine.Component) error {
@@ -333,7 +350,7 @@ func (b *builder) awaitAPI(ctx context.Context, c kubernetes.Interface) error {
 			b.progress("%d nodes ready", b.nodes)
 			return nil
 		},
-		func(ctx context.Context) error { return poll(ctx, answers("/readyz")) })
+		func(ctx context.Context) error { return poll(ctx, answers(ready)) })
 }
 
 func (b *builder) finish(ctx context.Context, c kubernetes.Interface) error {
