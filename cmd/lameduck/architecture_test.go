@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"reports":                 {"harness", "harness/record"},
 	"clusters":                {"harness", "harness/evidence", "clusters"},
 	"clusters/embedded/build": {},
-	"cmd/target":              {},
+	"cmd/target":              {"harness"},
 	"cmd/lameduck":            {"harness", "experiments", "reports", "clusters"},
 }
 

@@ -49,7 +49,9 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(harness.VersionHeader, a.Version)
 	switch r.URL.Path {
 	case "/healthz":
-		a.answer(w, http.StatusOK, "ok\n")
+		// As every answer, it begins with the request's id, so that the load
+		// generator can warm up on it.
+		a.answer(w, http.StatusOK, r.Header.Get(harness.RequestIDHeader)+"\nok\n")
 	case "/lameduck/config":
 		a.answerJSON(w, a.settings)
 	case "/lameduck/burn":
