@@ -15,9 +15,9 @@ const schedRR = 2
 // in the lowest of the real-time priorities (sched(7)). On a machine whose
 // cores are all busy (a cluster that starts twenty pods) an ordinary process
 // waits for milliseconds until it runs; requests would go out late exactly when
-// something happens. Measured with 9 runnable processes on 2 cores, at 1000
-// requests per second: 99th percentile of lateness 2 to 17 ms without, 0.2 to
-// 0.5 ms with. It needs root or CAP_SYS_NICE.
+// something happens. Measured by BenchmarkAttack while compilers kept 2 cores
+// busy: 99th percentile of lateness 2 to 17 ms without, mostly 0.2 to 0.5 ms
+// with. It needs root or CAP_SYS_NICE.
 func preferThisProcess() error {
 	param := struct{ priority int32 }{1}
 	// New threads inherit from the one that makes them, so that after a pass
