@@ -86,6 +86,8 @@ disabled_plugins = [
 [plugins.'io.containerd.cri.v1.runtime']
   # Machines without CAP_SYS_RESOURCE may not lower a process's OOM score.
   restrict_oom_score_adj = true
+  # A profile loaded into the real machine's kernel would stay there.
+  disable_apparmor = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd]
     default_runtime_name = "runc"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
