@@ -21,7 +21,7 @@ import (
 // the stream, with a "c" between them for the control target: r0, r1, rc0.
 //
 // The schedule covers spec.Limit; requests that are late by then are sent for
-// at most a second more. A redirect is not followed and counts as ok.
+// at most ten seconds more. A redirect is not followed and counts as ok.
 type Local struct{}
 
 // Attack implements harness.Attacker.
