@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"clusters":                {"harness", "harness/evidence", "clusters"},
 	"clusters/embedded/build": {},
 	"cmd/target":              {"harness"},
-	"cmd/lameduck":            {"harness", "experiments", "reports", "clusters"},
+	"cmd/lameduck":            {"harness", "harness/load", "harness/record", "experiments", "reports", "clusters"},
 }
 
 // thirdParty says which directories may import a module, by the longest prefix

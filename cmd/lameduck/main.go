@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -29,14 +30,21 @@ const (
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// exitCode is an error that asks for an exit code. An empty message is not
-// printed: the result already said it.
+// exitCode is an error that asks for an exit code. Without an error in it
+// nothing is printed: the result already said it.
 type exitCode struct {
 	code int
-	error
+	err  error
 }
 
-func (e exitCode) Unwrap() error { return e.error }
+func (e exitCode) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e exitCode) Unwrap() error { return e.err }
 
 // usageError wraps what the user can mend on the command line.
 func usageError(err error) error { return exitCode{exitUsage, err} }
@@ -72,13 +80,12 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	var asked exitCode
 	if errors.As(err, &asked) {
 		code = asked.code
-		if asked.error == nil {
-			return code
-		}
 	}
 	if context.Cause(ctx) == errInterrupted {
 		code = exitInterrupted
 	}
-	fmt.Fprintf(errOut, "lameduck: %v\n", err)
+	if message := strings.TrimSpace(err.Error()); message != "" {
+		fmt.Fprintf(errOut, "lameduck: %s\n", message)
+	}
 	return code
 }

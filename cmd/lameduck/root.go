@@ -26,7 +26,7 @@ got: for the setup as it is and for each mitigation.`,
 	// A command that only groups others says what it has instead of nothing.
 	for _, c := range append(root.Commands(), root) {
 		if c.HasSubCommands() && c.RunE == nil {
-			c.RunE = needsSubcommand
+			c.RunE, c.Args = needsSubcommand, cobra.ArbitraryArgs
 		}
 	}
 	return root

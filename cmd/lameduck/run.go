@@ -125,6 +125,10 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 	if err := runner.Check(plan); err != nil {
 		return usageError(err)
 	}
+	provider, err := newProvider(f.cluster.provider)
+	if err != nil {
+		return err
+	}
 	if err := record.Preflight(f.out); err != nil {
 		return usageError(fmt.Errorf("--out: %w", err))
 	}
@@ -133,7 +137,7 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 	}
 
 	log := newProgress(errOut, len(plan.Trials))
-	cluster, remove, err := f.makeCluster(ctx, log)
+	cluster, remove, err := f.makeCluster(ctx, provider, log)
 	if err != nil {
 		return err
 	}
@@ -172,16 +176,16 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 	if err := store.Finish(end); err != nil {
 		return errors.Join(runErr, err)
 	}
-	return errors.Join(runErr, printReport(store.Dir(), out, log))
+	verdict, err := printReport(store.Dir(), out)
+	if err != nil || runErr != nil {
+		return errors.Join(runErr, err)
+	}
+	return verdict
 }
 
 // makeCluster creates, or with --use-cluster finds, the cluster. remove undoes
 // what was created.
-func (f runFlags) makeCluster(ctx context.Context, log *progress) (clusters.Cluster, func() error, error) {
-	p, err := newProvider(f.cluster.provider)
-	if err != nil {
-		return nil, nil, err
-	}
+func (f runFlags) makeCluster(ctx context.Context, p clusters.Provider, log *progress) (clusters.Cluster, func() error, error) {
 	name := f.cluster.options.Name
 	if f.use {
 		c, err := p.Open(ctx, name)
@@ -190,7 +194,8 @@ func (f runFlags) makeCluster(ctx context.Context, log *progress) (clusters.Clus
 		}
 		return c, func() error { return nil }, nil
 	}
-	c, err := p.Up(ctx, f.cluster.options, log)
+	// Up's lines have the time since its start, which is about ours.
+	c, err := p.Up(ctx, f.cluster.options, log.out)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -203,32 +208,26 @@ func (f runFlags) makeCluster(ctx context.Context, log *progress) (clusters.Clus
 	return c, func() error { return p.Clean(context.WithoutCancel(ctx), name, log) }, nil
 }
 
-// printReport prints the table and writes report.md; its error carries the
-// exit code of the verdict.
-func printReport(dir string, out io.Writer, log *progress) error {
+// printReport prints the table and writes report.md. The verdict is the run's
+// exit code; the table already gives its reasons.
+func printReport(dir string, out io.Writer) (verdict, err error) {
 	report, err := reports.Read(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := reports.Render(out, report, reports.FormatTable, terminalWidth()); err != nil {
-		return err
+		return nil, err
 	}
 	path, err := writeMarkdown(dir, report)
 	if err != nil {
-		return fmt.Errorf("write report: %w", err)
+		return nil, fmt.Errorf("write report: %w", err)
 	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		abs = path
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
 	}
-	fmt.Fprintf(out, "report: %s\n", abs)
-	return verdictError(reports.Judge(report))
-}
-
-// verdictError turns what the report says into the exit code.
-func verdictError(r reports.Result) error {
-	if r.Code == reports.CodeAsExpected {
-		return nil
+	fmt.Fprintf(out, "report: %s\n", path)
+	if result := reports.Judge(report); result.Code != reports.CodeAsExpected {
+		return exitCode{code: result.Code}, nil
 	}
-	return exitCode{r.Code, errors.New(strings.Join(r.Reasons, "; "))}
+	return nil, nil
 }
