@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -116,12 +117,20 @@ func importImage(ctx context.Context, l layout, binaries, host, archive string) 
 	return nil
 }
 
+// asClient is run by sh: it enters the cgroups of the host client, for their
+// weight on the CPU, and then the network namespace $0, and becomes the command.
+const asClient = `for dir in $LAMEDUCK_CGROUPS; do echo 0 > "$dir/cgroup.procs" || exit 126; done
+exec nsenter --net="$0" -- "$@"`
+
 // ClientCommand prepares a command in the network namespace of the host client.
 // It does not outlive this process: when that dies, so does the command.
 func (c *Cluster) ClientCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "nsenter",
-		append([]string{"--net=" + c.layout.netnsPath(hostClient), "--", name}, args...)...)
+	cmd := exec.CommandContext(ctx, "sh",
+		append([]string{"-c", asClient, c.layout.netnsPath(hostClient), name}, args...)...)
 	cmd.Env = append(os.Environ(), machine.MarkerEnv+"="+c.layout.name)
+	if groups, err := mountedCgroups(); err == nil { // else there would be no cluster
+		cmd.Env = append(cmd.Env, "LAMEDUCK_CGROUPS="+strings.Join(groups.Paths(c.layout.machineCgroup(hostClient)), " "))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	return cmd
 }

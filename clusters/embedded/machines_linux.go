@@ -9,14 +9,28 @@ import (
 	"lameduck/clusters/embedded/machine"
 )
 
-// cpuShares is the cluster's weight against the rest of the real machine. As
-// one group of weight 1024 all its processes together would count as much as a
-// single process outside, for example the load generator.
-const cpuShares = 16 * 1024
+// Weights on the CPU, where 1024 is an ordinary group. They matter only when the
+// real machine is busy, and then in the order in which lateness does harm.
+const (
+	// clusterShares is for the cluster against the rest of the real machine. As
+	// an ordinary group all its processes together would count as one outside.
+	clusterShares = 16 * 1024
+	// startShares is for the control plane while the cluster starts: on few
+	// cores all hosts start at once, and all wait for the API server.
+	startShares = 8 * 1024
+)
 
-// controlPlaneShares is the control plane's weight against each other host's
-// 1024. On few cores all start at once, and all wait for the API server.
-const controlPlaneShares = 8 * 1024
+// shares are the weights of hosts in a running cluster. Clients come first
+// (requests that are sent late spoil a measurement), then the load balancer.
+func shares(host string) int {
+	switch host {
+	case hostClient:
+		return 4 * 1024
+	case hostLB:
+		return 2 * 1024
+	}
+	return 1024
+}
 
 // startMachines starts all supervisors. They start their processes in the
 // right order themselves.
@@ -28,7 +42,7 @@ func (b *builder) startMachines(ctx context.Context) error {
 	if err := b.groups.Make(b.cgroup()); err != nil {
 		return err
 	}
-	if err := b.groups.SetWeight(b.cgroup(), cpuShares); err != nil {
+	if err := b.groups.SetWeight(b.cgroup(), clusterShares); err != nil {
 		return err
 	}
 	for _, host := range supervised(b.nodes) {
@@ -38,9 +52,9 @@ func (b *builder) startMachines(ctx context.Context) error {
 		if err := b.groups.Make(b.machineCgroup(host)); err != nil {
 			return err
 		}
-		weight := 1024
+		weight := shares(host)
 		if host == hostCP {
-			weight = controlPlaneShares
+			weight = startShares
 		}
 		if err := b.groups.SetWeight(b.hostCgroup(host), weight); err != nil {
 			return err

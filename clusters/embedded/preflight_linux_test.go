@@ -149,7 +149,7 @@ func TestLoadBalancerLogName(t *testing.T) {
 func TestClientCommand(t *testing.T) {
 	c := &Cluster{layout: layout{name: "x"}}
 	cmd := c.ClientCommand(t.Context(), "/bin/lameduck", "worker")
-	if got, want := strings.Join(cmd.Args, " "), "nsenter --net=/run/netns/lameduck-x-client -- /bin/lameduck worker"; got != want {
+	if got, want := strings.Join(cmd.Args[3:], " "), "/run/netns/lameduck-x-client /bin/lameduck worker"; got != want {
 		t.Errorf("command is %s", got)
 	}
 	if cmd.SysProcAttr.Pdeathsig == 0 {

@@ -263,6 +263,9 @@ func (b *builder) finish(ctx context.Context, c kubernetes.Interface) error {
 	if err := poll(ctx, func(context.Context) error { return b.partsReady() }); err != nil {
 		return err
 	}
+	if err := b.groups.SetWeight(b.hostCgroup(hostCP), shares(hostCP)); err != nil {
+		return err
+	}
 	version, err := c.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("ask for the version: %w", err)
