@@ -223,4 +223,3 @@ next:
 func (c *controller) groupOf(key types.NamespacedName, name string) *group {
 	return c.balancers[key].groups[name]
 }
-
