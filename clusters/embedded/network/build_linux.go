@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -40,46 +41,102 @@ func Build(ctx context.Context, t Topology) error {
 	if err := router.addBridge(t.Subnet); err != nil {
 		return err
 	}
+	spaces := []*space{router}
 	for _, h := range t.Hosts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := addHost(router, t.Subnet, h); err != nil {
+		host, err := addHost(router, t.Subnet, h)
+		if err != nil {
 			return fmt.Errorf("connect %s: %w", h.Namespace, err)
+		}
+		defer host.close()
+		spaces = append(spaces, host)
+	}
+	return awaitCarrier(ctx, spaces)
+}
+
+// carrierLimit bounds awaitCarrier, which takes milliseconds.
+const carrierLimit = 5 * time.Second
+
+// awaitCarrier waits until the kernel has noticed that the links are connected.
+// Until then it drops what is sent, and who sent it (an ARP request) tries
+// again only after a second.
+func awaitCarrier(ctx context.Context, spaces []*space) error {
+	ctx, cancel := context.WithTimeout(ctx, carrierLimit)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for _, s := range spaces {
+		for {
+			down, err := s.firstDown()
+			if err != nil {
+				return err
+			}
+			if down == "" {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("link %s does not come up: %w", down, ctx.Err())
+			case <-tick.C:
+			}
 		}
 	}
 	return nil
 }
 
-func addHost(router *space, subnet netip.Prefix, h Host) error {
+// firstDown is the name of a link that is not up yet, or "".
+func (s *space) firstDown() (string, error) {
+	links, err := s.nl.LinkList()
+	if err != nil {
+		return "", fmt.Errorf("list links: %w", err)
+	}
+	for _, link := range links {
+		a := link.Attrs()
+		// Others (lo, tunnels that some kernels make everywhere) are not ours.
+		ours := link.Type() == "veth" || link.Type() == "bridge"
+		if ours && a.OperState != netlink.OperUp {
+			return a.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// addHost makes a host and returns its namespace, open.
+func addHost(router *space, subnet netip.Prefix, h Host) (_ *space, err error) {
 	host, err := create(h.Namespace, h.Sysctls)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer host.close()
+	defer func() {
+		if err != nil {
+			host.close()
+		}
+	}()
 	br, err := router.nl.LinkByName(bridge)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex = h.Name, br.Attrs().Index
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: uplink, PeerNamespace: netlink.NsFd(host.ns)}
 	if err := router.nl.LinkAdd(veth); err != nil {
-		return fmt.Errorf("add link: %w", err)
+		return nil, fmt.Errorf("add link: %w", err)
 	}
 	if err := router.nl.LinkSetUp(veth); err != nil {
-		return fmt.Errorf("set link up: %w", err)
+		return nil, fmt.Errorf("set link up: %w", err)
 	}
 	if err := host.configure(subnet, h); err != nil {
-		return err
+		return nil, err
 	}
 	if !h.Pods.IsValid() {
-		return nil
+		return host, nil
 	}
 	if err := router.nl.RouteAdd(&netlink.Route{Dst: ipNet(h.Pods.Masked()), Gw: h.Address.AsSlice()}); err != nil {
-		return fmt.Errorf("route pods: %w", err)
+		return nil, fmt.Errorf("route pods: %w", err)
 	}
-	return nil
+	return host, nil
 }
 
 // space is an open network namespace.
