@@ -102,6 +102,8 @@ func (b *builder) startMachine(host string, components []machine.Component) erro
 		Env: []string{
 			"PATH=" + b.config.Binaries + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 			"HOME=" + dir, "TMPDIR=" + tmp,
+			// A tenth less CPU at start for some memory, of which there is enough.
+			"GOGC=250",
 		},
 		Components: components,
 	}
