@@ -97,7 +97,18 @@ func TestOpenNothing(t *testing.T) {
 	if _, err := p.Status(t.Context(), "x"); !errors.Is(err, clusters.ErrNotFound) {
 		t.Errorf("error is %v", err)
 	}
+	// What an Up that was killed at once leaves.
+	if err := os.Mkdir(p.layout("x").dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"Open": second(p.Open(t.Context(), "x")), "Status": second(p.Status(t.Context(), "x"))} {
+		if !errors.Is(err, clusters.ErrNotFound) || !strings.Contains(err.Error(), "cluster clean --name x") {
+			t.Errorf("%s of remains: %v", what, err)
+		}
+	}
 }
+
+func second[T any](_ T, err error) error { return err }
 
 func TestStateDir(t *testing.T) {
 	t.Setenv(StateDirEnv, "")

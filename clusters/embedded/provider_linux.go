@@ -81,18 +81,32 @@ func (p *Provider) Up(ctx context.Context, o clusters.Options, log io.Writer) (c
 // there is none, or only the remains of one.
 func (p *Provider) Open(_ context.Context, name string) (clusters.Cluster, error) {
 	l := p.layout(name)
-	i, err := l.readInfo()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cluster %s: %w; make it with: lameduck cluster up --name %s", name, clusters.ErrNotFound, name)
-	}
+	i, err := l.find()
 	if err != nil {
 		return nil, err
 	}
 	if !i.Ready || !l.alive(i.Nodes) {
-		return nil, fmt.Errorf("cluster %s: %w, only the remains of one; remove them with: lameduck cluster clean --name %s",
-			name, clusters.ErrNotFound, name)
+		return nil, l.onlyRemains()
 	}
 	return p.cluster(l), nil
+}
+
+// find reads what is known of a cluster. The error tells what to do if there
+// is none.
+func (l layout) find() (info, error) {
+	i, err := l.readInfo()
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return i, err
+	case exists(l.dir) || len(sweep.System("/").Namespaces(l.netnsPattern())) > 0:
+		return i, l.onlyRemains()
+	}
+	return i, fmt.Errorf("cluster %s: %w; make it with: lameduck cluster up --name %[1]s", l.name, clusters.ErrNotFound)
+}
+
+func (l layout) onlyRemains() error {
+	return fmt.Errorf("cluster %s: %w, only the remains of one; remove them with: lameduck cluster clean --name %[1]s",
+		l.name, clusters.ErrNotFound)
 }
 
 // alive says whether all supervisors run.
@@ -110,10 +124,7 @@ func (l layout) alive(nodes int) bool {
 // dead.
 func (p *Provider) Status(_ context.Context, name string) (clusters.Status, error) {
 	l := p.layout(name)
-	i, err := l.readInfo()
-	if errors.Is(err, fs.ErrNotExist) {
-		return clusters.Status{}, fmt.Errorf("cluster %s: %w", name, clusters.ErrNotFound)
-	}
+	i, err := l.find()
 	if err != nil {
 		return clusters.Status{}, err
 	}
@@ -144,7 +155,7 @@ func (p *Provider) Clean(ctx context.Context, name string, log io.Writer) error 
 	}
 	groups, err := mountedCgroups()
 	if err != nil {
-		return err
+		groups = cgroups.Mounts{} // then there are none to remove either
 	}
 	names := []string{name}
 	if name == "" {
