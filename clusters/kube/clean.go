@@ -1,0 +1,47 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Clean removes the namespaces that a killed run has left, of the run runID or,
+// if that is "", of all runs. It finds them by their labels, waits until they
+// are gone, and writes a line for each to log. None left is no error.
+func Clean(ctx context.Context, cfg *rest.Config, runID string, log io.Writer) error {
+	client, err := newClient(cfg)
+	if err != nil {
+		return err
+	}
+	return clean(ctx, client, runID, log)
+}
+
+func clean(ctx context.Context, client kubernetes.Interface, runID string, log io.Writer) error {
+	selector := managedByLabel + "=" + managedBy + "," + runLabel
+	if runID != "" {
+		selector += "=" + runID
+	}
+	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return fmt.Errorf("list namespaces of earlier runs: %w", err)
+	}
+	var errs []error
+	for _, ns := range namespaces.Items {
+		errs = append(errs, teardown(ctx, client, ns.Name))
+	}
+	// All at once: each takes some seconds, in which nothing is to be done.
+	for _, ns := range namespaces.Items {
+		err := waitGone(ctx, client, ns.Name)
+		if err == nil {
+			fmt.Fprintf(log, "removed namespace %s\n", ns.Name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lameduck/harness"
+	"lameduck/harness/evidence"
+)
+
+// undoLimit bounds removing what a failed deployment has made so far.
+const undoLimit = 60 * time.Second
+
+// Deploy implements harness.World. It returns when all pods are ready and the
+// load balancer has an address; whether that answers is for the load's source
+// to find out, because this process may not be able to reach it. It waits as
+// long as ctx allows, except for pods that are sure not to start.
+func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock, rec harness.Recorder) (_ harness.Deployment, err error) {
+	port := w.cfg.ListenPort(t)
+	objects, err := Manifests(t, w.cfg.TargetImage, port)
+	if err != nil {
+		return nil, err
+	}
+	namespace := objects.Namespace.Name
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx, objects.Namespace, metav1.CreateOptions{}); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			err = fmt.Errorf("%w; it is another run's: remove it, or choose another run id", err)
+		}
+		return nil, fmt.Errorf("create namespace %s: %w", namespace, err)
+	}
+	d := &deployment{world: w, trial: t, namespace: namespace, clock: clock, rec: rec}
+	defer func() {
+		if err != nil {
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+			defer cancel()
+			err = errors.Join(err, d.remove(undo))
+		}
+	}()
+	workload := evidence.Workload{Namespace: namespace, Name: appName}
+	if d.evidence, err = evidence.Watch(ctx, w.client, workload, clock, rec); err != nil {
+		return nil, err
+	}
+	if d.view, err = newView(ctx, w.client, namespace); err != nil {
+		return nil, err
+	}
+	if err := w.create(ctx, objects); err != nil {
+		return nil, err
+	}
+	if err := d.waitUp(ctx); err != nil {
+		return nil, err
+	}
+	base := "http://" + net.JoinHostPort(d.view.address(), strconv.Itoa(port))
+	d.target = harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath}
+	return d, nil
+}
+
+// create makes everything but the namespace.
+func (w *World) create(ctx context.Context, o Objects) error {
+	namespace, options := o.Namespace.Name, metav1.CreateOptions{}
+	created := func(kind, name string, err error) error {
+		if err != nil {
+			return fmt.Errorf("create %s %s in namespace %s: %w", kind, name, namespace, err)
+		}
+		return nil
+	}
+	for _, s := range o.Services {
+		_, err := w.client.CoreV1().Services(namespace).Create(ctx, s, options)
+		if err := created(s.Kind, s.Name, err); err != nil {
+			return err
+		}
+	}
+	_, err := w.client.NetworkingV1().Ingresses(namespace).Create(ctx, o.Ingress, options)
+	if err := created(o.Ingress.Kind, o.Ingress.Name, err); err != nil {
+		return err
+	}
+	for _, d := range o.Deployments {
+		_, err := w.client.AppsV1().Deployments(namespace).Create(ctx, d, options)
+		if err := created(d.Kind, d.Name, err); err != nil {
+			return err
+		}
+	}
+	_, err = w.client.AutoscalingV2().HorizontalPodAutoscalers(namespace).Create(ctx, o.HPA, options)
+	return created(o.HPA.Kind, o.HPA.Name, err)
+}
+
+// waitUp waits for pods and load balancer; its error says what is missing.
+func (d *deployment) waitUp(ctx context.Context) error {
+	replicas := d.trial.Setup.Workload.Replicas
+	err := d.view.wait(ctx, func() (bool, error) {
+		if err := giveUp(d.view.allPods()); err != nil {
+			return false, err
+		}
+		return count(d.view.podsOf(appName)).settled(replicas) && count(d.view.podsOf(controlName)).settled(1) &&
+			d.view.address() != "", nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until namespace %s is up: %w: %s", d.namespace, err, d.state(ctx, replicas))
+	}
+	return nil
+}
+
+// state says what of the deployment is not as it should be, and why.
+func (d *deployment) state(ctx context.Context, replicas int) string {
+	parts := []string{fmt.Sprintf("%d of %d pods ready", count(d.view.podsOf(appName)).ready, replicas)}
+	if count(d.view.podsOf(controlName)).ready == 0 {
+		parts = append(parts, "control pod not ready")
+	}
+	if d.view.address() == "" {
+		parts = append(parts, fmt.Sprintf("the Ingress has no address (does a controller for ingress class %s run?)", IngressClass))
+	}
+	parts = append(parts, troubles(d.view.allPods())...)
+	if last := warnings(ctx, d.world.client, d.namespace); len(last) > 0 {
+		parts = append(parts, "last warnings: "+strings.Join(last, " | "))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,224 @@
+package kube
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"lameduck/harness"
+)
+
+const (
+	// lastLines is how long Remove waits, when the pods are gone, for the end of
+	// their logs. The kubelet looks once a second whether a container whose log is
+	// read has exited (cri-client, logForceCheckPeriod).
+	lastLines = 2 * time.Second
+	// namespacePoll is how often a namespace that goes away is looked at.
+	namespacePoll = 200 * time.Millisecond
+	// longestLogLine of a load balancer.
+	longestLogLine = 1 << 20
+)
+
+// Remove implements harness.Deployment. It returns when all pods and the
+// Ingress are gone and the namespace accepts no others; what is then left, the
+// empty namespace, the cluster deletes on its own, and World.Close waits for
+// it. Kubernetes takes at least five seconds for that (namespaceDeletionGracePeriod
+// of the namespace controller), which the next trial need not wait for.
+func (d *deployment) Remove(ctx context.Context) error {
+	copied := d.copyLoadBalancerLog(ctx)
+	err := d.remove(ctx)
+	if logErr := <-copied; logErr != nil {
+		d.rec.Event(harness.Event{
+			At: d.clock.Now(), Kind: harness.EventLogIncomplete, Object: harness.LogLoadBalancer,
+			Detail: map[string]string{"error": logErr.Error()},
+		})
+	}
+	return err
+}
+
+// remove deletes and then stops the watchers, which see it happen.
+func (d *deployment) remove(ctx context.Context) error {
+	err := teardown(ctx, d.world.client, d.namespace)
+	d.world.leave(d.namespace)
+	if d.evidence != nil {
+		last, cancel := context.WithTimeout(ctx, lastLines)
+		defer cancel()
+		d.evidence.Stop(last)
+	}
+	if d.view != nil {
+		d.view.stop()
+	}
+	return err
+}
+
+// copyLoadBalancerLog puts the load balancer's log into the record. The log is
+// opened before this returns, the result comes when it has been read.
+func (d *deployment) copyLoadBalancerLog(ctx context.Context) <-chan error {
+	result := make(chan error, 1)
+	if d.world.cfg.LoadBalancerLog == nil {
+		result <- nil
+		return result
+	}
+	log, err := d.world.cfg.LoadBalancerLog(ctx, d.namespace, appName)
+	if err != nil {
+		result <- fmt.Errorf("open the load balancer's log: %w", err)
+		return result
+	}
+	go func() {
+		defer log.Close()
+		result <- copyLines(log, d.rec)
+	}()
+	return result
+}
+
+func copyLines(log io.Reader, rec harness.Recorder) error {
+	lines := bufio.NewScanner(log)
+	lines.Buffer(make([]byte, 0, 64<<10), longestLogLine)
+	for lines.Scan() {
+		rec.Log(harness.LogLoadBalancer, append([]byte(nil), lines.Bytes()...))
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the load balancer's log: %w", err)
+	}
+	return nil
+}
+
+// teardown deletes a namespace of ours and what is in it, and returns when no
+// pod and no Ingress is left. The namespace goes first: from then on nothing
+// can be created in it, so that no controller replaces what is deleted next.
+func teardown(ctx context.Context, client kubernetes.Interface, namespace string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("remove namespace %s: %w", namespace, err)
+		}
+	}()
+	if err := client.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsConflict(err) {
+		if gone(err) {
+			return nil
+		}
+		return err
+	}
+	v, err := newView(ctx, client, namespace)
+	if err != nil {
+		return err
+	}
+	defer v.stop()
+	if err := deleteAll(ctx, client, namespace); err != nil {
+		return err
+	}
+	deleted := make(map[types.UID]bool)
+	err = v.wait(ctx, func() (bool, error) {
+		pods := v.allPods()
+		for _, pod := range pods {
+			// One that was created just before the namespace was closed.
+			if pod.DeletionTimestamp == nil && !deleted[pod.UID] {
+				deleted[pod.UID] = true
+				if err := client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, soon(metav1.DeletePropagationBackground)); err != nil && !gone(err) {
+					return false, err
+				}
+			}
+		}
+		return len(pods) == 0 && len(v.ingresses.List()) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %d pods and %d Ingresses are left", err, len(v.allPods()), len(v.ingresses.List()))
+	}
+	return nil
+}
+
+// deleteAll asks for the deletion of everything that lives in the namespace.
+// The load is over, so the pods get one second whatever their grace period:
+// with 0 they would vanish from the API before they have stopped.
+func deleteAll(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	now, all := metav1.DeleteOptions{}, metav1.ListOptions{}
+	var errs []error
+	for _, err := range []error{
+		client.NetworkingV1().Ingresses(namespace).DeleteCollection(ctx, now, all),
+		client.AutoscalingV2().HorizontalPodAutoscalers(namespace).DeleteCollection(ctx, now, all),
+		client.AppsV1().Deployments(namespace).DeleteCollection(ctx, now, all),
+		client.CoreV1().Pods(namespace).DeleteCollection(ctx, soon(metav1.DeletePropagationBackground), all),
+		deleteServices(ctx, client, namespace),
+	} {
+		if err != nil && !gone(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func deleteServices(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	services, err := client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range services.Items {
+		if err := client.CoreV1().Services(namespace).Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil && !gone(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func soon(p metav1.DeletionPropagation) metav1.DeleteOptions {
+	second := int64(1)
+	return metav1.DeleteOptions{GracePeriodSeconds: &second, PropagationPolicy: &p}
+}
+
+// leave notes a namespace that Close has to wait for.
+func (w *World) leave(namespace string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = append(w.left, namespace)
+}
+
+// Close waits until the namespaces of all deployments that were removed are
+// gone. Without it they go as well, a few seconds later.
+func (w *World) Close(ctx context.Context) error {
+	w.mu.Lock()
+	left := w.left
+	w.left = nil
+	w.mu.Unlock()
+	var errs []error
+	for _, namespace := range left {
+		errs = append(errs, waitGone(ctx, w.client, namespace))
+	}
+	return errors.Join(errs...)
+}
+
+// waitGone waits until a namespace is gone; its error says what the namespace
+// controller complains about.
+func waitGone(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	var last *corev1.Namespace
+	err := wait.PollUntilContextCancel(ctx, namespacePoll, true, func(ctx context.Context) (bool, error) {
+		ns, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err == nil {
+			last = ns
+		}
+		return gone(err), nil
+	})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("wait until namespace %s is gone: %w", namespace, err)
+	if last != nil {
+		for _, c := range last.Status.Conditions {
+			if c.Status == corev1.ConditionTrue {
+				err = fmt.Errorf("%w; %s", err, said(string(c.Type), c.Reason, c.Message))
+			}
+		}
+	}
+	return err
+}
+
+func gone(err error) bool { return apierrors.IsNotFound(err) }
