@@ -25,6 +25,9 @@ import (
 // in all, and two cores must not saturate.
 const maxTotalRate = 600
 
+// closeLimit bounds waiting for the last namespaces to go.
+const closeLimit = time.Minute
+
 type runFlags struct {
 	cluster     clusterFlags
 	use         bool
@@ -147,9 +150,11 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 	if err != nil {
 		return err
 	}
-	if runner.World, err = newWorld(cluster, image); err != nil {
+	world, err := newWorld(cluster, image)
+	if err != nil {
 		return err
 	}
+	runner.World = world
 	if runner.Attacker, err = newAttacker(cluster); err != nil {
 		return err
 	}
@@ -169,6 +174,12 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 	log.printf("%s: %d trials, %d at a time, record in %s", e.Name, len(plan.Trials), runner.Parallel, store.Dir())
 
 	_, runErr := runner.Run(ctx, e, plan)
+	if f.use || f.keep {
+		// A cluster that stays must not keep our namespaces.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+		runErr = errors.Join(runErr, world.Close(closing))
+		cancel()
+	}
 	end := harness.RunEnd{Ended: time.Now().UTC().Format(time.RFC3339), Complete: runErr == nil}
 	if runErr != nil {
 		end.Reason = runErr.Error()

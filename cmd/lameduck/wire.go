@@ -87,7 +87,7 @@ func loadTarget(ctx context.Context, c clusters.Cluster) (string, error) {
 }
 
 // newWorld makes the harness's view of a cluster.
-func newWorld(c clusters.Cluster, targetImage string) (harness.World, error) {
+func newWorld(c clusters.Cluster, targetImage string) (*kube.World, error) {
 	rest, err := c.REST()
 	if err != nil {
 		return nil, err
