@@ -128,6 +128,7 @@ func (a *fakeAttacker) Attack(ctx context.Context, spec AttackSpec, each func(Re
 	if a.err != nil {
 		return AttackStats{}, a.err
 	}
+	spec.Anchor.Monotonic = 0 // the bubble's clock is another
 	clock := ClockAt(spec.Anchor)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

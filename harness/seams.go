@@ -100,10 +100,10 @@ type Attacker interface {
 // AttackSpec is what an Attacker needs to know; it travels to worker
 // processes as JSON.
 type AttackSpec struct {
-	Target Target    `json:"target"`
-	Load   Load      `json:"load"`
-	Anchor time.Time `json:"anchor"` // of the trial's clock
-	Limit  Duration  `json:"limit"`  // hard bound on sending
+	Target Target   `json:"target"`
+	Load   Load     `json:"load"`
+	Anchor Anchor   `json:"anchor"` // of the trial's clock
+	Limit  Duration `json:"limit"`  // hard bound on sending
 	// IDPrefix starts every Request.ID, so that the ids of several attacks on
 	// one deployment (warm-up, attack) differ.
 	IDPrefix string `json:"idPrefix"`

@@ -36,7 +36,7 @@ func (r *Runner) trial(ctx context.Context, e Experiment, t Trial) (TrialResult,
 		Runner: r, trial: t, clock: NewClock(), tally: newTally(rec),
 		result: TrialResult{Trial: t, Phases: make(map[string]float64)},
 	}
-	run.result.Anchor = run.clock.Anchor().UTC().Format(time.RFC3339Nano)
+	run.result.Anchor = run.clock.Anchor().Wall.UTC().Format(time.RFC3339Nano)
 
 	err = run.measure(ctx)
 	if werr := rec.Err(); werr != nil {

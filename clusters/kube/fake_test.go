@@ -254,6 +254,7 @@ var deployedKinds = []struct {
 	{podsResource, "Pod"},
 	{corev1.SchemeGroupVersion.WithResource("services"), "Service"},
 	{appsv1.SchemeGroupVersion.WithResource("deployments"), "Deployment"},
+	{appsv1.SchemeGroupVersion.WithResource("replicasets"), "ReplicaSet"},
 	{networkingv1.SchemeGroupVersion.WithResource("ingresses"), "Ingress"},
 	{schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}, "HorizontalPodAutoscaler"},
 }

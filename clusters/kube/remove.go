@@ -94,20 +94,16 @@ func copyLines(log io.Reader, rec harness.Recorder) error {
 }
 
 // teardown deletes a namespace of ours and what is in it, and returns when no
-// pod and no Ingress is left. The namespace goes first: from then on nothing
-// can be created in it, so that no controller replaces what is deleted next.
+// pod and no Ingress is left. Controllers and namespace would delete the pods
+// with their own grace period, and the kubelet does not shorten a preStop hook
+// that has begun; so the pods are orphaned first, deleted with one second, and
+// the namespace goes last.
 func teardown(ctx context.Context, client kubernetes.Interface, namespace string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("remove namespace %s: %w", namespace, err)
 		}
 	}()
-	if err := client.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsConflict(err) {
-		if gone(err) {
-			return nil
-		}
-		return err
-	}
 	v, err := newView(ctx, client, namespace)
 	if err != nil {
 		return err
@@ -133,6 +129,9 @@ func teardown(ctx context.Context, client kubernetes.Interface, namespace string
 	if err != nil {
 		return fmt.Errorf("%w: %d pods and %d Ingresses are left", err, len(v.allPods()), len(v.ingresses.List()))
 	}
+	if err := client.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil && !gone(err) && !apierrors.IsConflict(err) {
+		return err
+	}
 	return nil
 }
 
@@ -141,11 +140,14 @@ func teardown(ctx context.Context, client kubernetes.Interface, namespace string
 // with 0 they would vanish from the API before they have stopped.
 func deleteAll(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	now, all := metav1.DeleteOptions{}, metav1.ListOptions{}
+	orphan := metav1.DeletePropagationOrphan
+	orphaning := metav1.DeleteOptions{PropagationPolicy: &orphan}
 	var errs []error
 	for _, err := range []error{
 		client.NetworkingV1().Ingresses(namespace).DeleteCollection(ctx, now, all),
 		client.AutoscalingV2().HorizontalPodAutoscalers(namespace).DeleteCollection(ctx, now, all),
-		client.AppsV1().Deployments(namespace).DeleteCollection(ctx, now, all),
+		client.AppsV1().Deployments(namespace).DeleteCollection(ctx, orphaning, all),
+		client.AppsV1().ReplicaSets(namespace).DeleteCollection(ctx, orphaning, all),
 		client.CoreV1().Pods(namespace).DeleteCollection(ctx, soon(metav1.DeletePropagationBackground), all),
 		deleteServices(ctx, client, namespace),
 	} {

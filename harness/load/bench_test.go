@@ -26,7 +26,7 @@ func BenchmarkAttack(b *testing.B) {
 				Load: harness.Load{
 					Rate: rate, ControlRate: 10, Connections: connections, Timeout: harness.Dur(10 * time.Second),
 				},
-				Anchor: time.Now(), Limit: harness.Dur(time.Duration(b.N) * time.Second),
+				Anchor: harness.NewClock().Anchor(), Limit: harness.Dur(time.Duration(b.N) * time.Second),
 			}
 			process, cmd := workerProcess("worker")
 			failed := 0

@@ -25,7 +25,7 @@ func attackSpec(url string, limit time.Duration) harness.AttackSpec {
 		Load: harness.Load{
 			Rate: 200, Connections: harness.ConnectionsPooled, Timeout: harness.Dur(30 * time.Second),
 		},
-		Anchor: time.Now(), Limit: harness.Dur(limit), IDPrefix: "r",
+		Anchor: harness.NewClock().Anchor(), Limit: harness.Dur(limit), IDPrefix: "r",
 	}
 }
 
@@ -342,7 +342,11 @@ func TestPlan(t *testing.T) {
 	spec := attackSpec(server.URL, 250*time.Millisecond)
 	spec.Target.ControlURL, spec.Load.ControlRate = server.URL, 50
 	clock := harness.NewClock()
-	spec.Anchor = clock.Anchor().Add(-time.Hour)
+	spec.Anchor = clock.Anchor()
+	spec.Anchor.Wall = spec.Anchor.Wall.Add(-time.Hour)
+	if spec.Anchor.Monotonic != 0 {
+		spec.Anchor.Monotonic -= time.Hour.Nanoseconds()
+	}
 	began := clock.Now()
 	requests, stats := attack(t, t.Context(), spec)
 	planned := map[string]time.Duration{}

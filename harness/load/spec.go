@@ -24,7 +24,7 @@ func check(spec harness.AttackSpec) error {
 		"connections is %q: want %s or %s", l.Connections, harness.ConnectionsPooled, harness.ConnectionsNew)
 	want(l.Timeout.Duration > 0, "timeout is %s: want more than 0s", l.Timeout)
 	want(spec.Limit.Duration > 0, "limit is %s: want more than 0s", spec.Limit)
-	want(!spec.Anchor.IsZero(), "anchor is not set: want that of the trial's clock")
+	want(!spec.Anchor.Wall.IsZero(), "anchor is not set: want that of the trial's clock")
 	if err := checkURL(spec.Target.URL); err != nil {
 		errs = append(errs, fmt.Errorf("target URL %q: %w", spec.Target.URL, err))
 	}

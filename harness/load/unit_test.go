@@ -60,7 +60,7 @@ func TestSpecIsRefused(t *testing.T) {
 		"timeout is 0s":      func(s *harness.AttackSpec) { s.Load.Timeout = harness.Dur(0) },
 		"limit is 0s":        func(s *harness.AttackSpec) { s.Limit = harness.Dur(0) },
 		`connections is ""`:  func(s *harness.AttackSpec) { s.Load.Connections = "" },
-		"anchor":             func(s *harness.AttackSpec) { s.Anchor = time.Time{} },
+		"anchor":             func(s *harness.AttackSpec) { s.Anchor = harness.Anchor{} },
 	} {
 		spec := attackSpec("http://127.0.0.1:1", time.Second)
 		edit(&spec)
