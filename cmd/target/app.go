@@ -76,7 +76,7 @@ func (a *app) work(w http.ResponseWriter, r *http.Request) {
 		line.Status = statusClientGone
 	}
 	line.Micros = time.Since(line.Time).Microseconds()
-	a.log.line(line)
+	a.log.request(line)
 }
 
 func (a *app) burn(w http.ResponseWriter, r *http.Request) {

@@ -108,7 +108,7 @@ func serve(s settings, sigterm <-chan os.Signal, log *logger) (int, error) {
 		case <-ready.C:
 			waiting = false
 		case <-sigterm:
-			log.event(event{Event: "sigterm", Detail: s.onSIGTERM()})
+			log.stopping(s.onSIGTERM())
 			if s.stops() {
 				// Nothing is served yet, so there is nothing to wait for or to drain.
 				return log.exit(exitOK, "before it listened"), nil
@@ -129,7 +129,7 @@ func serve(s settings, sigterm <-chan os.Signal, log *logger) (int, error) {
 		case err := <-failed:
 			return exitError, err
 		case <-sigterm:
-			log.event(event{Event: "sigterm", Detail: s.onSIGTERM()})
+			log.stopping(s.onSIGTERM())
 			if s.stops() {
 				return a.stop(sigterm, listener, failed)
 			}

@@ -26,7 +26,7 @@ func (a *app) stop(sigterm <-chan os.Signal, l net.Listener, served <-chan error
 			case <-wait.C:
 				waiting = false
 			case <-sigterm: // once more changes nothing
-				a.log.event(event{Event: "sigterm", Detail: "already stopping"})
+				a.log.stopping("already stopping")
 			case err := <-served:
 				return exitError, err
 			}
