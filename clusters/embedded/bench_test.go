@@ -25,7 +25,7 @@ import (
 //	memory-MB     of all processes then, shared pages counted once (promised: 2048)
 //	idle-mcores   CPU that the cluster uses with one idle pod
 //	clean-s       until nothing is left
-func BenchmarkCluster(b *testing.B) {
+func BenchmarkE2ECluster(b *testing.B) {
 	const name = "bench"
 	for b.Loop() {
 		p := newProvider(b, name)

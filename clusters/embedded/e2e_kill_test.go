@@ -19,7 +19,7 @@ import (
 
 // TestKilledWhileCreating kills lameduck at several points of Up and looks what
 // Clean leaves.
-func TestKilledWhileCreating(t *testing.T) {
+func TestE2EKilledWhileCreating(t *testing.T) {
 	for _, point := range []struct {
 		name string
 		line string // of the progress, after which it is killed
@@ -88,7 +88,7 @@ func refused(t *testing.T, p *Provider, name string) {
 }
 
 // TestInterrupted ends the context of Up, as Ctrl-C does.
-func TestInterrupted(t *testing.T) {
+func TestE2EInterrupted(t *testing.T) {
 	for _, line := range []string{"network:", "certificates", "API server ready"} {
 		t.Run(line, func(t *testing.T) {
 			const name = "e2e-interrupted"
@@ -120,7 +120,7 @@ func (o onLine) Write(b []byte) (int, error) {
 }
 
 // TestPartsKilled kills processes of a running cluster.
-func TestPartsKilled(t *testing.T) {
+func TestE2EPartsKilled(t *testing.T) {
 	const name = "e2e-parts"
 	p := newProvider(t, name)
 	c, client := up(t, p, name, 2)

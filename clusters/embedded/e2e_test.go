@@ -152,7 +152,7 @@ func loadTarget(t testing.TB, c clusters.Cluster) string {
 }
 
 // TestCluster goes the way of a user, once from one end to the other.
-func TestCluster(t *testing.T) {
+func TestE2ECluster(t *testing.T) {
 	const name = "e2e"
 	before := hostState(t)
 	p := newProvider(t, name)

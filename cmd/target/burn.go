@@ -15,7 +15,7 @@ const burnLimit = 10 * time.Minute
 // two bursts.
 const burnPeriod = 10 * time.Millisecond
 
-func maxMillicores() int { return 1000 * runtime.NumCPU() }
+func maxMillicores() int { return 1000 * runtime.GOMAXPROCS(0) }
 
 // burner uses CPU time. The amount is about right as long as the machine has
 // it to give: a burst is timed by the wall clock.

@@ -27,7 +27,7 @@ type logger struct {
 
 // logDelay is how late a line may be before SIGTERM. A process that is killed
 // without one loses as much.
-const logDelay = 200 * time.Millisecond
+const logDelay = time.Second
 
 // event is a step of the process's life: starting, listening, sigterm,
 // listener-closed, drained, exit.

@@ -25,6 +25,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -80,6 +81,11 @@ func run(args []string, pod string, sigterm <-chan os.Signal, out, errOut io.Wri
 		return usage(err)
 	}
 	s.Pod = pod
+	if os.Getenv("GOMAXPROCS") == "" {
+		// Mostly idle: a second processor would only be woken to find nothing to
+		// do, which several pods on one machine pay for with its CPU time.
+		runtime.GOMAXPROCS(1)
+	}
 	code, err := serve(s, sigterm, &logger{out: out})
 	if err != nil {
 		fmt.Fprintf(errOut, "target: %v\n", err)

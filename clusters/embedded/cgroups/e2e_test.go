@@ -15,7 +15,7 @@ import (
 // TestKernel makes groups of a node and puts a process in, in the hierarchies
 // that this machine uses, and once more in a cgroup v2 hierarchy alone if it
 // has one beside v1's: the kernel's rules for v2 hold there too.
-func TestKernel(t *testing.T) {
+func TestE2EKernel(t *testing.T) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)

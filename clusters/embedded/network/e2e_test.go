@@ -32,7 +32,7 @@ func in(t *testing.T, name string, f func() error) error {
 	})
 }
 
-func TestDeadAddresses(t *testing.T) {
+func TestE2EDeadAddresses(t *testing.T) {
 	_, err := os.Stat(Dir)
 	before := links(t)
 	fresh := errors.Is(err, os.ErrNotExist)
@@ -124,7 +124,7 @@ func links(t *testing.T) string {
 	return names
 }
 
-func TestProbe(t *testing.T) {
+func TestE2EProbe(t *testing.T) {
 	if err := Probe(); err != nil {
 		t.Error(err)
 	}
