@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lameduck/clusters"
+	"lameduck/clusters/embedded/embeddedtest"
 )
 
 // TestKilledWhileCreating kills lameduck at several points of Up and looks what
@@ -68,7 +69,7 @@ func TestE2EKilledWhileCreating(t *testing.T) {
 			if err := p.Clean(t.Context(), name, logWriter{t}); err != nil {
 				t.Fatal(err)
 			}
-			for _, l := range leftovers(name, p.config.StateDir) {
+			for _, l := range embeddedtest.Leftovers(name, p.config.StateDir) {
 				t.Errorf("left over: %s", l)
 			}
 		})
@@ -99,7 +100,7 @@ func TestE2EInterrupted(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "interrupted") {
 				t.Errorf("error is %v", err)
 			}
-			for _, l := range leftovers(name, p.config.StateDir) {
+			for _, l := range embeddedtest.Leftovers(name, p.config.StateDir) {
 				t.Errorf("left over: %s", l)
 			}
 		})
@@ -172,7 +173,7 @@ func TestE2EPartsKilled(t *testing.T) {
 	if err := p.Clean(t.Context(), name, logWriter{t}); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range leftovers(name, p.config.StateDir) {
+	for _, l := range embeddedtest.Leftovers(name, p.config.StateDir) {
 		t.Errorf("left over: %s", l)
 	}
 }

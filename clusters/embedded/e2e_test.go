@@ -23,6 +23,7 @@ import (
 
 	"lameduck/clusters"
 	"lameduck/clusters/alb"
+	"lameduck/clusters/embedded/embeddedtest"
 	"lameduck/clusters/images"
 )
 
@@ -91,7 +92,7 @@ func newProvider(t testing.TB, name string) *Provider {
 			t.Error(err)
 		}
 		os.Remove(dir) // Clean removes it with the last cluster
-		for _, l := range leftovers(name, dir) {
+		for _, l := range embeddedtest.Leftovers(name, dir) {
 			t.Errorf("left over: %s", l)
 		}
 	})
@@ -154,14 +155,14 @@ func loadTarget(t testing.TB, c clusters.Cluster) string {
 // TestCluster goes the way of a user, once from one end to the other.
 func TestE2ECluster(t *testing.T) {
 	const name = "e2e"
-	before := hostState(t)
+	before := embeddedtest.HostState(t)
 	p := newProvider(t, name)
 	c, client := up(t, p, name, 2)
 
 	if st, err := os.Stat(c.Kubeconfig()); err != nil || st.Mode() != 0o600 {
 		t.Errorf("kubeconfig: mode %v, error %v; want 0600", st.Mode(), err)
 	}
-	if after := hostState(t); after != before {
+	if after := embeddedtest.HostState(t); after != before {
 		t.Errorf("the machine's own network has changed; before:\n%s\nafter:\n%s", before, after)
 	}
 	image := loadTarget(t, c)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -334,4 +333,4 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-var errNotNow = &http.ProtocolError{ErrorString: "not now"}
+var errNotNow = errors.New("not now")

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -112,11 +113,8 @@ func (v *view) allPods() []*corev1.Pod {
 // address is where the Ingress's load balancer listens, "" without one.
 func (v *view) address() string {
 	for _, o := range v.ingresses.List() {
-		for _, lb := range o.(*networkingv1.Ingress).Status.LoadBalancer.Ingress {
-			if lb.IP != "" {
-				return lb.IP
-			}
-			return lb.Hostname
+		if lbs := o.(*networkingv1.Ingress).Status.LoadBalancer.Ingress; len(lbs) > 0 {
+			return cmp.Or(lbs[0].IP, lbs[0].Hostname)
 		}
 	}
 	return ""

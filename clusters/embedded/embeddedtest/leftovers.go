@@ -1,6 +1,7 @@
-//go:build e2e
+//go:build linux
 
-package embedded
+// Package embeddedtest is what end-to-end tests of embedded clusters share.
+package embeddedtest
 
 import (
 	"fmt"
@@ -12,10 +13,10 @@ import (
 	"testing"
 )
 
-// leftovers lists what exists of a cluster. It shares no code with the sweeper
+// Leftovers lists what exists of a cluster. It shares no code with the sweeper
 // and is less careful: it takes any mention of the cluster's name or directory
 // for a trace, in any process's mounts, environment, arguments and cgroups.
-func leftovers(name, stateDir string) []string {
+func Leftovers(name, stateDir string) []string {
 	var found []string
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	own := fmt.Sprint(os.Getpid())
@@ -71,14 +72,15 @@ var existedBefore = func() map[string]bool {
 		"/run/containerd", "/run/xtables.lock", "/run/flannel", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni",
 		"/var/log/pods", "/var/log/containers", "/etc/cni", "/opt/cni", "/etc/kubernetes", "/usr/libexec/kubernetes",
 	} {
-		m[path] = exists(path)
+		_, err := os.Stat(path)
+		m[path] = err == nil
 	}
 	return m
 }()
 
-// hostState is the network of the machine itself: interfaces, addresses, routes,
+// HostState is the network of the machine itself: interfaces, addresses, routes,
 // firewall and settings.
-func hostState(t *testing.T) string {
+func HostState(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, args := range [][]string{
