@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -149,14 +150,35 @@ func jsonReport(t *testing.T, dir string) map[string]jsonCell {
 func TestE2EExperiment(t *testing.T) {
 	const name = "e2e-run"
 	host := embeddedtest.HostState(t)
-	out := t.TempDir()
-	p := start(t, "", "run", "scale-in", "--name", name, "--out", out, "--repeats", "1", "--mitigations", "none,prestop-sleep-10s")
-	code := p.wait(t)
-	dir := onlyRun(t, out)
-	cells := jsonReport(t, dir)
-	none, sleep := cells["none"], cells["prestop-sleep-10s"]
-	if none.Invalid+sleep.Invalid > 0 || none.Trials != 1 || sleep.Trials != 1 {
-		t.Fatalf("cells %+v; want one valid trial each; exit code %d, stderr:\n%s", cells, code, p.errors())
+	var (
+		p           *process
+		code        int
+		dir         string
+		cells       map[string]jsonCell
+		none, sleep jsonCell
+	)
+	// Another tenant of the machine can make a trial invalid; that is the tool at
+	// work, but shows nothing here.
+	for range 3 {
+		out := t.TempDir()
+		p = start(t, "", "run", "scale-in", "--name", name, "--out", out, "--repeats", "1", "--mitigations", "none,prestop-sleep-10s", "--rate", "150")
+		code = p.wait(t)
+		dir = onlyRun(t, out)
+		cells = jsonReport(t, dir)
+		none, sleep = cells["none"], cells["prestop-sleep-10s"]
+		if none.Trials != 1 || sleep.Trials != 1 {
+			t.Fatalf("cells %+v; want one trial each; exit code %d, stderr:\n%s", cells, code, p.errors())
+		}
+		if none.Invalid+sleep.Invalid == 0 {
+			break
+		}
+		t.Logf("invalid trials, exit code %d:\n%s", code, p.errors())
+		if disturbed := regexp.MustCompile(`invalid, .*\((CPU|lateness|rate|control target): `); !disturbed.MatchString(p.errors()) {
+			t.Fatal("a trial is invalid for a reason that is not the machine's")
+		}
+	}
+	if none.Invalid+sleep.Invalid > 0 {
+		t.Skip("this machine is too busy with other things for a valid trial")
 	}
 	if sleep.Failed != 0 || sleep.Requests == 0 {
 		t.Errorf("with preStop sleep %d of %d requests failed, want none", sleep.Failed, sleep.Requests)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -71,6 +72,10 @@ func (t Trial) read(name string, each func([]byte) error) ([]Warning, error) {
 	}
 	path := filepath.Join(t.Dir, name)
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && t.State() == Incomplete {
+		// Killed after its directory was made and before its files were.
+		return []Warning{{File: filepath.Join(filepath.Base(t.Dir), name), Text: "the run was stopped before this file was made"}}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open record of trial %d: %w", t.Number, err)
 	}

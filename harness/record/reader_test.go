@@ -195,13 +195,20 @@ func TestCallersErrorEndsReading(t *testing.T) {
 	}
 }
 
+// A trial that was killed before its files were made is incomplete; one that
+// has a result must have them.
 func TestMissingFileOfAStartedTrial(t *testing.T) {
-	if _, err := trialWith(t, nil).Requests(func(harness.Request) error { return nil }); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
+	trial := trialWith(t, nil)
+	warnings, err := trial.Events(func(harness.Event) error { return nil })
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Text, "stopped before") {
+		t.Errorf("warnings %v, error %v; want one warning", warnings, err)
+	}
+	trial.Result = &harness.TrialResult{}
+	if _, err := trial.Events(func(harness.Event) error { return nil }); err == nil {
+		t.Error("a file missing from a complete trial is not an error")
 	}
 }
 
-// rewrite changes one file of a run directory.
 func rewrite(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
