@@ -56,6 +56,9 @@ lint:
 e2e: build
 	$(GO) test -tags e2e -run '^TestE2E' -p 1 -count 1 -timeout 25m -v ./cmd/... ./clusters/... ./harness/...
 
+# Figures, not checks. A cluster is brought up twice: the second is warm.
 bench: build
-	$(GO) test -run '^$$' -bench . -benchtime 1x -p 1 ./harness/... ./reports/... ./clusters/...
-	$(GO) test -tags e2e -run '^$$' -bench '^BenchmarkE2E' -benchtime 1x -p 1 -timeout 25m ./clusters/... ./cmd/...
+	$(GO) test -run '^$$' -bench Attack -benchtime 10x ./harness/load
+	$(GO) test -run '^$$' -bench . ./harness/record ./reports ./cmd/target
+	$(GO) test -run '^$$' -bench . -benchtime 5s ./clusters/alb
+	$(GO) test -tags e2e -run '^$$' -bench '^BenchmarkE2E' -benchtime 1x -count 2 -timeout 25m -v ./clusters/embedded
