@@ -41,8 +41,8 @@ func scaleIn() harness.Experiment {
 				// answers 504 for a target that is silent (AWS user guide,
 				// Troubleshooting): the client sees the load balancer's verdict.
 				Timeout:     harness.Dur(15 * time.Second),
-				Baseline:    harness.Dur(5 * time.Second),
-				Settle:      harness.Dur(5 * time.Second),
+				Baseline:    harness.Dur(4 * time.Second),
+				Settle:      harness.Dur(3 * time.Second),
 				ControlRate: 10,
 			},
 			Scenario: harness.ScenarioSpec{

@@ -58,7 +58,7 @@ func (a *app) stop(sigterm <-chan os.Signal, l net.Listener, served <-chan error
 // two requests of a busy connection only milliseconds pass, so that such
 // crossings are common exactly where there is load. Drain waits instead: a busy
 // connection brings another request soon, which is answered with Connection:
-// close and so ended by agreement; one that was idle for longer than --drain-idle
+// close and so ended by agreement; one that was idle for --drain-idle since then
 // is hardly picked in the very millisecond in which it is closed. This is what
 // makes a clean drain clean; --drain-idle 0 shows the other kind.
 type connections struct {
@@ -107,8 +107,9 @@ func (c *connections) left() string {
 // drain closes connections as they have been idle for long enough and returns
 // when none is left, or false when ctx ended before.
 func (c *connections) drain(ctx context.Context, idle time.Duration) bool {
+	began := time.Now()
 	for {
-		open, next := c.closeIdle(time.Now(), idle)
+		open, next := c.closeIdle(began, time.Now(), idle)
 		if open == 0 {
 			return true
 		}
@@ -124,9 +125,11 @@ func (c *connections) drain(ctx context.Context, idle time.Duration) bool {
 	}
 }
 
-// closeIdle closes what was idle for long enough by now. It returns how many
-// connections are left, and when the next of them may be due.
-func (c *connections) closeIdle(now time.Time, idle time.Duration) (open int, next time.Duration) {
+// closeIdle closes what was idle for long enough by now, of the time since the
+// drain began: a connection that has not been used for minutes is picked just
+// when the busy ones end, since the client then reaches deeper into its pool.
+// It returns how many connections are left, and when the next of them may be due.
+func (c *connections) closeIdle(began, now time.Time, idle time.Duration) (open int, next time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next = time.Hour // nothing is due before something changes
@@ -141,7 +144,11 @@ func (c *connections) closeIdle(now time.Time, idle time.Duration) (open int, ne
 			// the way. http.Server.Shutdown gives it this long.
 			limit = 5 * time.Second
 		}
-		if left := limit - now.Sub(s.since); left > 0 {
+		since := s.since
+		if began.After(since) {
+			since = began
+		}
+		if left := limit - now.Sub(since); left > 0 {
 			open++
 			next = min(next, left)
 			continue

@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"net"
+	"net/http"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // refused wants that nothing listens any more.
@@ -141,4 +143,23 @@ func TestSIGTERMBeforeListening(t *testing.T) {
 	p.sigterm()
 	p.addr = p.await("listening").Detail
 	p.dial().get("/healthz", "")
+}
+
+// A connection that was idle long before the drain began is kept for the time
+// that one gets which was busy until then.
+func TestIdleCountsFromTheDrain(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	c := newConnections()
+	c.state(ours, http.StateIdle)
+	began := time.Now().Add(time.Hour)
+	if open, next := c.closeIdle(began, began.Add(900*time.Millisecond), time.Second); open != 1 || next != 100*time.Millisecond {
+		t.Errorf("%d connections open, next due in %s; want one, due in 100ms", open, next)
+	}
+	if open, _ := c.closeIdle(began, began.Add(time.Second), time.Second); open != 0 {
+		t.Errorf("%d connections open after the idle time, want none", open)
+	}
+	if _, err := ours.Write([]byte("x")); err == nil {
+		t.Error("the connection was not closed")
+	}
 }
