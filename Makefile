@@ -13,7 +13,7 @@ GOBUILD     := CGO_ENABLED=0 GOGC=800 $(GO) build -trimpath -gcflags=all=-dwarf=
 EXPERIMENT  ?= scale-in
 ARGS        ?=
 
-.PHONY: all build experiment test unit lint e2e bench cluster clean prerequisites embedded
+.PHONY: all root build experiment test unit lint e2e bench cluster clean prerequisites embedded
 
 all: build
 
@@ -29,10 +29,13 @@ build: embedded
 	@$(GOBUILD) -o bin/lameduck ./cmd/lameduck
 	@$(GOBUILD) -o bin/target ./cmd/target
 
-experiment: build
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "the embedded cluster needs root: run make as root, for example with sudo" >&2; exit 1; }
+
+experiment: root build
 	bin/lameduck run $(EXPERIMENT) $(ARGS)
 
-cluster: build
+cluster: root build
 	bin/lameduck cluster up $(ARGS)
 
 clean:

@@ -9,9 +9,16 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"strings"
 
 	"k8s.io/client-go/rest"
 )
+
+// OptionsError says what is wrong with a cluster's Options, before anything is
+// made: one sentence each, with what would be right.
+type OptionsError struct{ Problems []string }
+
+func (e OptionsError) Error() string { return strings.Join(e.Problems, "; ") }
 
 // ErrNotFound says that there is no cluster of that name.
 var ErrNotFound = errors.New("not found")

@@ -38,8 +38,14 @@ func (c Clock) At(t time.Time) time.Duration { return t.Sub(c.start) }
 // Anchor tells another process of this clock.
 func (c Clock) Anchor() Anchor {
 	a := Anchor{Wall: c.start.Round(0)}
-	if mono, ok := monotonic(); ok {
-		a.Monotonic = mono - int64(c.Now())
+	// The two clocks can not be read at once; of a few tries the closest counts.
+	closest := time.Hour
+	for range 5 {
+		before := c.Now()
+		mono, ok := monotonic()
+		if between := c.Now() - before; ok && between < closest {
+			closest, a.Monotonic = between, mono-int64(before+between/2)
+		}
 	}
 	return a
 }

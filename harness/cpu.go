@@ -62,6 +62,9 @@ func watchCPU(read func() (CPUTimes, bool)) (stop func() cpuUse) {
 type CPUTimes struct{ Busy, Idle uint64 }
 
 func (c CPUTimes) busyShareSince(past CPUTimes) float64 {
+	if c.Busy < past.Busy || c.Idle < past.Idle {
+		return 0 // iowait, a part of Idle, may decrease (proc(5))
+	}
 	busy, idle := c.Busy-past.Busy, c.Idle-past.Idle
 	if busy+idle == 0 {
 		return 0

@@ -26,11 +26,18 @@ func (t *trialRun) gates() []Gate {
 	}
 	live := t.result.Live
 	diffs := CheckLive(s, live)
-	detail := fmt.Sprintf("%d running pods show the setup's settings", len(live))
-	if len(diffs) > 0 {
-		detail = fmt.Sprintf("%s (%d differences)", diffs[0], len(diffs))
+	ready := 0
+	for _, p := range live {
+		if p.Ready {
+			ready++
+		}
 	}
-	gate("mitigation live", len(diffs) == 0 && len(live) == s.Workload.Replicas, "%s, want %d", detail, s.Workload.Replicas)
+	if len(diffs) > 0 {
+		gate("mitigation live", false, "%s (%d differences in all)", diffs[0], len(diffs))
+	} else {
+		gate("mitigation live", len(live) == s.Workload.Replicas && ready == len(live),
+			"%d running pods show the setup's settings, %d of them are ready, want %d", len(live), ready, s.Workload.Replicas)
+	}
 
 	early := 0
 	for _, f := range t.tally.failures {

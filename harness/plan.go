@@ -12,9 +12,12 @@ import (
 // over the cells.
 func Expand(e Experiment, runID string) (Plan, error) {
 	errs := e.validate()
+	seen := make(map[string]bool) // what is wrong with the base is wrong with every cell
 	var plan Plan
+	var cells []Cell
 	setups := make(map[Cell]Setup)
 	for _, v := range e.variants() {
+		cells = append(cells, v.cell)
 		s := e.Base.Clone()
 		s.LoadBalancer.TargetType = v.cell.TargetType
 		s.Load.Connections = v.cell.Connections
@@ -23,7 +26,10 @@ func Expand(e Experiment, runID string) (Plan, error) {
 			err = s.validate()
 		}
 		if err != nil {
-			errs = append(errs, err)
+			if !seen[err.Error()] {
+				seen[err.Error()] = true
+				errs = append(errs, err)
+			}
 			continue
 		}
 		if _, twice := setups[v.cell]; twice {
@@ -33,7 +39,7 @@ func Expand(e Experiment, runID string) (Plan, error) {
 		plan.Cells = append(plan.Cells, v.cell)
 	}
 	for i, x := range e.Expect {
-		if !matchesAny(x, plan.Cells) {
+		if !matchesAny(x, cells) {
 			errs = append(errs, fmt.Errorf("expect[%d]: matches no cell", i))
 		}
 	}

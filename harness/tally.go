@@ -13,11 +13,10 @@ type tally struct {
 
 	mu         sync.Mutex
 	byOutcome  map[Outcome]int
-	control    int           // requests to the control target
-	failures   []failure     // of the application
-	badControl []failure     // of the control target
-	retried    int           // requests for which the transport used two connections
-	attackAt   time.Duration // set by scenario
+	control    int       // requests to the control target
+	failures   []failure // of the application
+	badControl []failure // of the control target
+	retried    int       // requests for which the transport used two connections
 	scenarioAt time.Duration
 	deletions  int // pods whose deletion was asked for between scenario and over
 	isOver     bool
@@ -70,11 +69,11 @@ func (t *tally) Event(e Event) {
 // Log implements Recorder.
 func (t *tally) Log(log string, line []byte) { t.rec.Log(log, line) }
 
-// scenario notes when the attack and the disruption began.
-func (t *tally) scenario(attackAt, at time.Duration) {
+// scenario notes when the disruption began.
+func (t *tally) scenario(at time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.attackAt, t.scenarioAt = attackAt, at
+	t.scenarioAt = at
 }
 
 // over notes that what is deleted from now on is the harness's tidying up.

@@ -15,10 +15,12 @@ const (
 	deployLimit = 120 * time.Second
 	// warmUpRounds bounds how often the warm-up is tried until one is clean.
 	warmUpRounds = 20
-	// warmUpLength is long enough to open the load balancer's pooled
-	// connections to every target.
+	// warmUpLength is long enough to prove the path to every target.
 	warmUpLength = 500 * time.Millisecond
+	warmUpLimit  = 45 * time.Second
 )
+
+var errWarmUp = fmt.Errorf("not done in %s", warmUpLimit)
 
 // errInvalid marks a reason for which a trial could not be measured, as
 // opposed to one for which the run can not go on.
@@ -93,8 +95,16 @@ func (t *trialRun) measure(ctx context.Context) (err error) {
 		defer end()
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 		defer cancel()
-		if rerr := d.Remove(rctx); rerr != nil && err == nil {
-			err = fmt.Errorf("remove trial %d: %w", t.trial.Number, rerr)
+		if rerr := d.Remove(rctx); rerr != nil {
+			// What is left would disturb the next trial, so this ends the run even
+			// where the trial as such was only invalid.
+			rerr = fmt.Errorf("remove trial %d: %w", t.trial.Number, rerr)
+			var invalid errInvalid
+			if errors.As(err, &invalid) {
+				err = fmt.Errorf("%w (the trial was invalid: %v)", rerr, invalid.error)
+			} else {
+				err = errors.Join(err, rerr)
+			}
 		}
 	}()
 
@@ -125,6 +135,8 @@ func (t *trialRun) warmUp(ctx context.Context, d Deployment) error {
 	target.URL = target.ReadyURL
 	spec := AttackSpec{Target: target, Load: t.trial.Setup.Load, Anchor: t.clock.Anchor(), Limit: Dur(warmUpLength)}
 	var last Request
+	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errWarmUp)
+	defer cancel()
 	for round := range warmUpRounds {
 		failed := 0
 		spec.IDPrefix = fmt.Sprintf("w%d-", round)
@@ -137,8 +149,8 @@ func (t *trialRun) warmUp(ctx context.Context, d Deployment) error {
 		if err != nil {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		if failed == 0 {
 			return nil
@@ -157,7 +169,7 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 		err   error
 	}
 	done := make(chan attacked, 1)
-	attackAt := t.mark(MarkAttack)
+	t.mark(MarkAttack)
 	stopCPU := watchCPU(t.CPU)
 	go func() {
 		stats, err := t.Attacker.Attack(actx, AttackSpec{
@@ -188,7 +200,7 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 			return err
 		}
 		end = t.phase(PhaseScenario)
-		t.tally.scenario(attackAt, t.mark(MarkScenario))
+		t.tally.scenario(t.mark(MarkScenario))
 		sctx, cancel := context.WithTimeout(actx, spec.Limit.Duration)
 		err = t.Scenarios[spec.Name].Run(sctx, t.trial.Setup, d)
 		cancel()

@@ -210,10 +210,10 @@ func disk(stateDir string) (free uint64, err error) {
 
 // preflight reports all that stands in the way, at once.
 func (p *Provider) preflight(o clusters.Options) error {
-	problems := checkOptions(o)
-	if len(problems) == 0 { // a wrong name must not become part of a path
-		problems = gather(p.config, o).problems(o.Nodes)
+	if wrong := checkOptions(o); len(wrong) > 0 { // a wrong name must not become part of a path
+		return clusters.OptionsError{Problems: wrong}
 	}
+	problems := gather(p.config, o).problems(o.Nodes)
 	switch len(problems) {
 	case 0:
 		return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"lameduck/clusters"
 )
 
 // Config says where things are.
@@ -31,5 +33,7 @@ func NewProvider(c Config) *Provider {
 var errNotRoot = errors.New("an embedded cluster needs root: use sudo, or a kind cluster, which needs Docker only")
 
 func nameError(name string) error {
-	return fmt.Errorf("cluster name %q: want at most 40 lower-case letters, digits and dashes, no dash at the ends", name)
+	return clusters.OptionsError{Problems: []string{
+		fmt.Sprintf("cluster name %q: want at most 40 lower-case letters, digits and dashes, no dash at the ends", name),
+	}}
 }

@@ -35,9 +35,10 @@ const (
 // it. Kubernetes takes at least five seconds for that (namespaceDeletionGracePeriod
 // of the namespace controller), which the next trial need not wait for.
 func (d *deployment) Remove(ctx context.Context) error {
-	copied := d.copyLoadBalancerLog(ctx)
 	err := d.remove(ctx)
-	if logErr := <-copied; logErr != nil {
+	// Only now: the load balancer holds lines back for a moment, and closes its
+	// log when the Ingress goes, which is well before the last pod has gone.
+	if logErr := d.copyLoadBalancerLog(ctx); logErr != nil {
 		d.rec.Event(harness.Event{
 			At: d.clock.Now(), Kind: harness.EventLogIncomplete, Object: harness.LogLoadBalancer,
 			Detail: map[string]string{"error": logErr.Error()},
@@ -49,7 +50,9 @@ func (d *deployment) Remove(ctx context.Context) error {
 // remove deletes and then stops the watchers, which see it happen.
 func (d *deployment) remove(ctx context.Context) error {
 	err := teardown(ctx, d.world.client, d.namespace)
-	d.world.leave(d.namespace)
+	if err == nil {
+		d.world.leave(d.namespace)
+	}
 	if d.evidence != nil {
 		last, cancel := context.WithTimeout(ctx, lastLines)
 		defer cancel()
@@ -61,24 +64,17 @@ func (d *deployment) remove(ctx context.Context) error {
 	return err
 }
 
-// copyLoadBalancerLog puts the load balancer's log into the record. The log is
-// opened before this returns, the result comes when it has been read.
-func (d *deployment) copyLoadBalancerLog(ctx context.Context) <-chan error {
-	result := make(chan error, 1)
+// copyLoadBalancerLog puts the load balancer's log into the record.
+func (d *deployment) copyLoadBalancerLog(ctx context.Context) error {
 	if d.world.cfg.LoadBalancerLog == nil {
-		result <- nil
-		return result
+		return nil
 	}
 	log, err := d.world.cfg.LoadBalancerLog(ctx, d.namespace, appName)
 	if err != nil {
-		result <- fmt.Errorf("open the load balancer's log: %w", err)
-		return result
+		return fmt.Errorf("open the load balancer's log: %w", err)
 	}
-	go func() {
-		defer log.Close()
-		result <- copyLines(log, d.rec)
-	}()
-	return result
+	defer log.Close()
+	return copyLines(log, d.rec)
 }
 
 func copyLines(log io.Reader, rec harness.Recorder) error {

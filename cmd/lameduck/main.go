@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"lameduck/clusters"
 )
 
 // version is set by the Makefile (-ldflags -X).
@@ -53,6 +55,9 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		s := <-signals
 		fmt.Fprintf(os.Stderr, "\nlameduck: %s: tearing down and keeping what was recorded; once more to exit at once (then: lameduck cluster clean)\n", s)
@@ -80,6 +85,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	var asked exitCode
 	if errors.As(err, &asked) {
 		code = asked.code
+	} else if wrong := (clusters.OptionsError{}); errors.As(err, &wrong) || errors.Is(err, clusters.ErrNotFound) {
+		code = exitUsage
 	}
 	if context.Cause(ctx) == errInterrupted {
 		code = exitInterrupted

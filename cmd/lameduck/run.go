@@ -25,6 +25,9 @@ import (
 // in all, and two cores must not saturate.
 const maxTotalRate = 600
 
+// maxParallel bounds --parallel; a node runs 110 pods, and a trial needs some.
+const maxParallel = 16
+
 // closeLimit bounds waiting for the last namespaces to go.
 const closeLimit = time.Minute
 
@@ -54,6 +57,11 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
   lameduck cluster up && lameduck run scale-in --use-cluster   # on a cluster that stays`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"repeats", "rate", "parallel"} {
+				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "0" {
+					return usageError(fmt.Errorf("--%s is 0: want a number above 0", name))
+				}
+			}
 			e, err := f.experiment(args[0])
 			if err != nil {
 				return usageError(err)
@@ -81,8 +89,8 @@ func (f runFlags) experiment(name string) (harness.Experiment, error) {
 	if err != nil {
 		return e, err
 	}
-	if f.repeats < 0 || f.rate < 0 || f.parallel < 0 {
-		return e, errors.New("--repeats, --rate and --parallel: want a number above 0")
+	if f.repeats < 0 || f.rate < 0 || f.parallel < 0 || f.parallel > maxParallel {
+		return e, fmt.Errorf("--repeats, --rate and --parallel: want a number above 0, and at most %d trials in parallel", maxParallel)
 	}
 	if f.repeats > 0 {
 		e.Repeats = f.repeats
