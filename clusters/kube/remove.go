@@ -30,10 +30,10 @@ const (
 )
 
 // Remove implements harness.Deployment. It returns when all pods and the
-// Ingress are gone and the namespace accepts no others; what is then left, the
-// empty namespace, the cluster deletes on its own, and World.Close waits for
-// it. Kubernetes takes at least five seconds for that (namespaceDeletionGracePeriod
-// of the namespace controller), which the next trial need not wait for.
+// Ingress are gone and the namespace's deletion is under way; the cluster ends
+// that on its own, and World.Close waits for it. Kubernetes takes at least five
+// seconds for it (namespaceDeletionGracePeriod of the namespace controller),
+// which the next trial need not wait for.
 func (d *deployment) Remove(ctx context.Context) error {
 	err := d.remove(ctx)
 	// Only now: the load balancer holds lines back for a moment, and closes its
@@ -112,7 +112,7 @@ func teardown(ctx context.Context, client kubernetes.Interface, namespace string
 	err = v.wait(ctx, func() (bool, error) {
 		pods := v.allPods()
 		for _, pod := range pods {
-			// One that was created just before the namespace was closed.
+			// One that a controller created while its owner was deleted.
 			if pod.DeletionTimestamp == nil && !deleted[pod.UID] {
 				deleted[pod.UID] = true
 				if err := client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, soon(metav1.DeletePropagationBackground)); err != nil && !gone(err) {
