@@ -54,14 +54,8 @@ func (p *progress) trial(now harness.Progress) {
 }
 
 func summary(r harness.TrialResult) string {
-	requests, failed := 0, 0
-	for outcome, n := range r.Counts {
-		requests += n
-		if outcome != harness.OutcomeOK {
-			failed += n
-		}
-	}
-	s := fmt.Sprintf("%s, %d requests, %d failed", r.Verdict, requests, failed)
+	failed := harness.Failed(r.Counts)
+	s := fmt.Sprintf("%s, %d requests, %d failed", r.Verdict, failed+r.Counts[harness.OutcomeOK], failed)
 	if r.Reason != "" {
 		s += " (" + r.Reason + ")"
 	}
