@@ -1,5 +1,7 @@
 package harness
 
+import "fmt"
+
 // Experiment is what a user asks for. Experiment files are read, and built-in
 // ones made, by package experiments.
 type Experiment struct {
@@ -44,6 +46,11 @@ type Cell struct {
 	TargetType  TargetType  `json:"targetType"`
 	Mitigation  string      `json:"mitigation"`
 	Connections Connections `json:"connections"`
+}
+
+// String names the cell within its scenario.
+func (c Cell) String() string {
+	return fmt.Sprintf("%s %s %s", c.TargetType, c.Mitigation, c.Connections)
 }
 
 // Trial is one repeat of a cell.

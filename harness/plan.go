@@ -33,7 +33,7 @@ func Expand(e Experiment, runID string) (Plan, error) {
 			continue
 		}
 		if _, twice := setups[v.cell]; twice {
-			errs = append(errs, fmt.Errorf("mitigations: %q is there twice", v.cell.Mitigation))
+			errs = append(errs, fmt.Errorf("cell %s is there twice: name each mitigation, target type and connection kind once", v.cell))
 		}
 		setups[v.cell] = s
 		plan.Cells = append(plan.Cells, v.cell)

@@ -42,7 +42,7 @@ func TestExpandRefuses(t *testing.T) {
 		"connections":     {func(e *Experiment) { e.Connections = []Connections{"old"} }, `connections: "old": want pooled or new`},
 		"expectation":     {func(e *Experiment) { e.Expect = []Expectation{{Failed: "few"}} }, `expect[0].failed is "few": want none or some`},
 		"lost expect":     {func(e *Experiment) { e.Expect = []Expectation{{Mitigation: "x", Failed: ExpectNone}} }, "expect[0]: matches no cell"},
-		"twice":           {func(e *Experiment) { e.Mitigations = append(e.Mitigations, e.Mitigations[0]) }, `mitigations: "none" is there twice`},
+		"twice":           {func(e *Experiment) { e.Mitigations = append(e.Mitigations, e.Mitigations[0]) }, `is there twice: name each mitigation`},
 		"grace":           {func(e *Experiment) { e.Base.Workload.GracePeriod = Dur(1500 * time.Millisecond) }, "workload.gracePeriod is 1.5s: want whole seconds"},
 		"wait without":    {func(e *Experiment) { e.Base.Workload.OnSIGTERM = SIGTERMWait }, `workload.sigtermWait is 0s with onSigterm "wait"`},
 		"rate":            {func(e *Experiment) { e.Base.Load.Rate = 100000 }, "load.rate is 100000: want 1..5000"},

@@ -18,6 +18,7 @@ type tally struct {
 	badControl []failure // of the control target
 	retried    int       // requests for which the transport used two connections
 	scenarioAt time.Duration
+	early      int // pods whose deletion was asked for before the scenario
 	deletions  int // pods whose deletion was asked for between scenario and over
 	isOver     bool
 }
@@ -61,7 +62,11 @@ func (t *tally) Event(e Event) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.scenarioAt >= 0 && !t.isOver {
+	switch {
+	case t.isOver:
+	case t.scenarioAt < 0:
+		t.early++
+	default:
 		t.deletions++
 	}
 }

@@ -177,6 +177,7 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 			Limit: Dur(load.Baseline.Duration + spec.Limit.Duration + load.Settle.Duration + removeLimit),
 		}, t.tally.Request)
 		done <- attacked{stats, err}
+		stop() // without load the scenario proves nothing
 	}()
 	// wait sleeps unless the attack ends by itself, which is an error here.
 	wait := func(d time.Duration) error {
@@ -206,6 +207,9 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 		cancel()
 		t.mark(MarkScenarioEnd)
 		end()
+		if err != nil && len(done) > 0 {
+			return errStoppedEarly
+		}
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", spec.Name, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,8 +17,12 @@ import (
 	"lameduck/harness/evidence"
 )
 
-// undoLimit bounds removing what a failed deployment has made so far.
-const undoLimit = 60 * time.Second
+const (
+	// undoLimit bounds removing what a failed deployment has made so far.
+	undoLimit = 60 * time.Second
+	// namespaceLimit bounds one request to the API server.
+	namespaceLimit = 10 * time.Second
+)
 
 // Deploy implements harness.World. It returns when all pods are ready and the
 // load balancer has an address; whether that answers is for the load's source
@@ -30,11 +35,8 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 		return nil, err
 	}
 	namespace := objects.Namespace.Name
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx, objects.Namespace, metav1.CreateOptions{}); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			err = fmt.Errorf("%w; it is another run's: remove it, or choose another run id", err)
-		}
-		return nil, fmt.Errorf("create namespace %s: %w", namespace, err)
+	if err := w.createNamespace(ctx, objects.Namespace); err != nil {
+		return nil, err
 	}
 	d := &deployment{world: w, trial: t, namespace: namespace, clock: clock, rec: rec}
 	defer func() {
@@ -60,6 +62,24 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 	base := "http://" + net.JoinHostPort(d.view.address(), strconv.Itoa(port))
 	d.target = harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath}
 	return d, nil
+}
+
+// createNamespace does not stop half-way when ctx ends: a request that is cut
+// off may have been carried out, and nobody would remove the namespace.
+func (w *World) createNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namespaceLimit)
+	defer cancel()
+	_, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		err = fmt.Errorf("%w; it is another run's: remove it, or choose another run id", err)
+	}
+	if err != nil {
+		return fmt.Errorf("create namespace %s: %w", ns.Name, err)
+	}
+	return nil
 }
 
 // create makes everything but the namespace.
