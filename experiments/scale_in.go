@@ -59,9 +59,9 @@ func scaleIn() harness.Experiment {
 		// The last mitigation is there to show what the grace period caps, so
 		// nothing is expected of it.
 		Expect: []harness.Expectation{
-			{Mitigation: "none", Failed: harness.ExpectSome},
-			{Mitigation: "prestop-sleep-10s", Failed: harness.ExpectNone},
-			{Mitigation: "sigterm-wait-10s", Failed: harness.ExpectNone},
+			{Selector: harness.Selector{Mitigation: "none"}, Failed: harness.ExpectSome},
+			{Selector: harness.Selector{Mitigation: "prestop-sleep-10s"}, Failed: harness.ExpectNone},
+			{Selector: harness.Selector{Mitigation: "sigterm-wait-10s"}, Failed: harness.ExpectNone},
 		},
 	}
 }

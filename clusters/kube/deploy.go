@@ -59,9 +59,20 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 	if err := d.waitUp(ctx); err != nil {
 		return nil, err
 	}
-	base := "http://" + net.JoinHostPort(d.view.address(), strconv.Itoa(port))
-	d.target = harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath}
+	d.target = targetAt(d.view.addresses(), port)
 	return d, nil
+}
+
+// targetAt is the load's destination at the addresses of a load balancer.
+func targetAt(addresses []string, port int) harness.Target {
+	base := "http://" + net.JoinHostPort(addresses[0], strconv.Itoa(port))
+	t := harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath}
+	if len(addresses) > 1 {
+		for _, a := range addresses {
+			t.Nodes = append(t.Nodes, net.JoinHostPort(a, strconv.Itoa(port)))
+		}
+	}
+	return t
 }
 
 // createNamespace does not stop half-way when ctx ends: a request that is cut
@@ -119,7 +130,7 @@ func (d *deployment) waitUp(ctx context.Context) error {
 			return false, err
 		}
 		return count(d.view.podsOf(appName)).settled(replicas) && count(d.view.podsOf(controlName)).settled(1) &&
-			d.view.address() != "", nil
+			len(d.view.addresses()) > 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait until namespace %s is up: %w: %s", d.namespace, err, d.state(ctx, replicas))
@@ -133,7 +144,7 @@ func (d *deployment) state(ctx context.Context, replicas int) string {
 	if count(d.view.podsOf(controlName)).ready == 0 {
 		parts = append(parts, "control pod not ready")
 	}
-	if d.view.address() == "" {
+	if len(d.view.addresses()) == 0 {
 		parts = append(parts, fmt.Sprintf("the Ingress has no address (does a controller for ingress class %s run?)", IngressClass))
 	}
 	parts = append(parts, troubles(d.view.allPods())...)

@@ -137,7 +137,7 @@ func (f runFlags) experiment(name string) (harness.Experiment, error) {
 			e.Mitigations = append(e.Mitigations, mitigation)
 		}
 	}
-	return e.DropUnmatchedExpectations(), nil
+	return e.DropUnmatched(), nil
 }
 
 // parallelTrials chooses how many trials run at a time.
