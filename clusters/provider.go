@@ -57,8 +57,10 @@ type Cluster interface {
 
 // ImageLoader is a cluster that takes images without a registry.
 type ImageLoader interface {
-	// LoadImage puts the docker-format archive at path on every node.
-	LoadImage(ctx context.Context, path string) error
+	// LoadImage puts an image on every node. write makes its docker-format
+	// archive at the path that it is given, below the cluster's own files: it
+	// goes when it is loaded, at the latest with the cluster.
+	LoadImage(ctx context.Context, write func(path string) error) error
 }
 
 // ClientHost is a cluster that has a place of its own for the load's clients.

@@ -23,8 +23,8 @@ func scaleInCPU() harness.Experiment {
 	e.Base.Scenario.Limit = harness.Dur(5 * time.Minute)
 	e.Mitigations = mitigations("none", "prestop-sleep-10s")
 	e.Expect = []harness.Expectation{
-		{Mitigation: "none", Failed: harness.ExpectSome},
-		{Mitigation: "prestop-sleep-10s", Failed: harness.ExpectNone},
+		{Selector: harness.Selector{Mitigation: "none"}, Failed: harness.ExpectSome},
+		{Selector: harness.Selector{Mitigation: "prestop-sleep-10s"}, Failed: harness.ExpectNone},
 	}
 	return e
 }

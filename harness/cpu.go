@@ -58,7 +58,8 @@ func watchCPU(read func() (CPUTimes, bool)) (stop func() cpuUse) {
 }
 
 // CPUTimes are a machine's busy and idle time since boot, in ticks, as in the
-// first line of /proc/stat (proc(5)).
+// first line of /proc/stat (proc(5)). The time of niced processes counts as
+// idle: they give it up as soon as anything else wants it.
 type CPUTimes struct{ Busy, Idle uint64 }
 
 func (c CPUTimes) busyShareSince(past CPUTimes) float64 {
@@ -83,5 +84,5 @@ func ReadCPU() (CPUTimes, bool) {
 	if _, err := fmt.Fscanf(f, "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
 		return CPUTimes{}, false
 	}
-	return CPUTimes{Busy: user + nice + system + irq + softirq + steal, Idle: idle + iowait}, true
+	return CPUTimes{Busy: user + system + irq + softirq + steal, Idle: nice + idle + iowait}, true
 }

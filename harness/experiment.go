@@ -1,5 +1,10 @@
 package harness
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Experiment is what a user asks for. Experiment files are read, and built-in
 // ones made, by package experiments.
 type Experiment struct {
@@ -10,16 +15,23 @@ type Experiment struct {
 	TargetTypes []TargetType  `json:"targetTypes"`
 	Connections []Connections `json:"connections"`
 	Mitigations []Mitigation  `json:"mitigations"`
-	Repeats     int           `json:"repeats"`
-	Expect      []Expectation `json:"expect"`
+	// Exclude leaves out combinations of the above.
+	Exclude []Selector    `json:"exclude,omitempty"`
+	Repeats int           `json:"repeats"`
+	Expect  []Expectation `json:"expect"`
 }
 
-// Expectation is what cells that match it should show. Empty fields match all.
-type Expectation struct {
+// Selector chooses cells. Empty fields match all.
+type Selector struct {
 	TargetType  TargetType  `json:"targetType,omitempty"`
 	Mitigation  string      `json:"mitigation,omitempty"`
 	Connections Connections `json:"connections,omitempty"`
-	Failed      Expected    `json:"failed"`
+}
+
+// Expectation is what the cells that it matches should show.
+type Expectation struct {
+	Selector
+	Failed Expected `json:"failed"`
 }
 
 // Expected is how many failed requests are expected.
@@ -31,11 +43,15 @@ const (
 	ExpectSome Expected = "some" // at least one in most trials
 )
 
-// Matches says whether the expectation is about the cell.
-func (e Expectation) Matches(c Cell) bool {
-	return (e.TargetType == "" || e.TargetType == c.TargetType) &&
-		(e.Mitigation == "" || e.Mitigation == c.Mitigation) &&
-		(e.Connections == "" || e.Connections == c.Connections)
+// Matches says whether the cell is one of those that are chosen.
+func (s Selector) Matches(c Cell) bool {
+	return (s.TargetType == "" || s.TargetType == c.TargetType) &&
+		(s.Mitigation == "" || s.Mitigation == c.Mitigation) &&
+		(s.Connections == "" || s.Connections == c.Connections)
+}
+
+func (s Selector) matchesAny(variants []variant) bool {
+	return slices.ContainsFunc(variants, func(v variant) bool { return s.Matches(v.cell) })
 }
 
 // Cell is one combination that is measured.
@@ -44,6 +60,11 @@ type Cell struct {
 	TargetType  TargetType  `json:"targetType"`
 	Mitigation  string      `json:"mitigation"`
 	Connections Connections `json:"connections"`
+}
+
+// String names the cell within its scenario.
+func (c Cell) String() string {
+	return fmt.Sprintf("%s %s %s", c.TargetType, c.Mitigation, c.Connections)
 }
 
 // Trial is one repeat of a cell.

@@ -39,6 +39,8 @@ func (t *trialRun) gates() []Gate {
 			"%d running pods show the setup's settings, %d of them are ready, want %d", len(live), ready, s.Workload.Replicas)
 	}
 
+	// What was in flight when the scenario began and fails later counts as its
+	// doing: from the outside the two can not be told apart.
 	early := 0
 	for _, f := range t.tally.failures {
 		if f.ended <= t.tally.scenarioAt {
@@ -59,7 +61,11 @@ func (t *trialRun) gates() []Gate {
 	gate("no retries", t.tally.retried == 0, "%d requests were sent more than once", t.tally.retried)
 
 	want := s.Workload.Replicas - s.Scenario.To
-	gate("disruption", t.tally.deletions == want, "%d pods were seen to be deleted, want %d", t.tally.deletions, want)
+	if t.tally.early > 0 {
+		gate("disruption", false, "%d pods were deleted before the scenario began", t.tally.early)
+	} else {
+		gate("disruption", t.tally.deletions == want, "%d pods were seen to be deleted, want %d", t.tally.deletions, want)
+	}
 	gate("CPU", t.cpu.saturated <= maxSaturated, "%s", t.cpu)
 	return gates
 }

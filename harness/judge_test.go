@@ -37,8 +37,8 @@ func TestMet(t *testing.T) {
 
 func TestExpectationForTakesTheFirstMatch(t *testing.T) {
 	e := Experiment{Expect: []Expectation{
-		{TargetType: TargetIP, Mitigation: "none", Failed: ExpectNone},
-		{Mitigation: "none", Failed: ExpectSome},
+		{Selector: Selector{TargetType: TargetIP, Mitigation: "none"}, Failed: ExpectNone},
+		{Selector: Selector{Mitigation: "none"}, Failed: ExpectSome},
 	}}
 	for _, c := range []struct {
 		cell Cell

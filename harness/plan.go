@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -14,10 +15,10 @@ func Expand(e Experiment, runID string) (Plan, error) {
 	errs := e.validate()
 	seen := make(map[string]bool) // what is wrong with the base is wrong with every cell
 	var plan Plan
-	var cells []Cell
 	setups := make(map[Cell]Setup)
-	for _, v := range e.variants() {
-		cells = append(cells, v.cell)
+	all := e.combinations()
+	kept := e.without(all)
+	for _, v := range kept {
 		s := e.Base.Clone()
 		s.LoadBalancer.TargetType = v.cell.TargetType
 		s.Load.Connections = v.cell.Connections
@@ -33,15 +34,23 @@ func Expand(e Experiment, runID string) (Plan, error) {
 			continue
 		}
 		if _, twice := setups[v.cell]; twice {
-			errs = append(errs, fmt.Errorf("mitigations: %q is there twice", v.cell.Mitigation))
+			errs = append(errs, fmt.Errorf("cell %s is there twice: name each mitigation, target type and connection kind once", v.cell))
 		}
 		setups[v.cell] = s
 		plan.Cells = append(plan.Cells, v.cell)
 	}
+	for i, x := range e.Exclude {
+		if !x.matchesAny(all) {
+			errs = append(errs, fmt.Errorf("exclude[%d]: matches no cell", i))
+		}
+	}
 	for i, x := range e.Expect {
-		if !matchesAny(x, cells) {
+		if !x.matchesAny(kept) {
 			errs = append(errs, fmt.Errorf("expect[%d]: matches no cell", i))
 		}
+	}
+	if len(all) > 0 && len(kept) == 0 {
+		errs = append(errs, errors.New("exclude: leaves no cell"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Plan{}, err
@@ -62,7 +71,8 @@ type variant struct {
 	mitigation Mitigation
 }
 
-func (e Experiment) variants() []variant {
+// combinations are all of them, also those that are excluded.
+func (e Experiment) combinations() []variant {
 	var all []variant
 	for _, target := range e.TargetTypes {
 		for _, m := range e.Mitigations {
@@ -76,31 +86,22 @@ func (e Experiment) variants() []variant {
 	return all
 }
 
-// DropUnmatchedExpectations leaves out the expectations about cells that the
-// experiment does not have. It is for experiments that were narrowed after they
-// were written; in a written one an expectation without a cell is an error.
-func (e Experiment) DropUnmatchedExpectations() Experiment {
-	var cells []Cell
-	for _, v := range e.variants() {
-		cells = append(cells, v.cell)
-	}
-	var kept []Expectation
-	for _, x := range e.Expect {
-		if matchesAny(x, cells) {
-			kept = append(kept, x)
-		}
-	}
-	e.Expect = kept
-	return e
+// without leaves out what the experiment excludes.
+func (e Experiment) without(all []variant) []variant {
+	return slices.DeleteFunc(slices.Clone(all), func(v variant) bool {
+		return slices.ContainsFunc(e.Exclude, func(x Selector) bool { return x.Matches(v.cell) })
+	})
 }
 
-func matchesAny(x Expectation, cells []Cell) bool {
-	for _, c := range cells {
-		if x.Matches(c) {
-			return true
-		}
-	}
-	return false
+// DropUnmatched leaves out the expectations and exclusions about cells that the
+// experiment does not have. It is for experiments that were narrowed after they
+// were written; in a written one they are errors.
+func (e Experiment) DropUnmatched() Experiment {
+	all := e.combinations()
+	kept := e.without(all)
+	e.Exclude = slices.DeleteFunc(slices.Clone(e.Exclude), func(x Selector) bool { return !x.matchesAny(all) })
+	e.Expect = slices.DeleteFunc(slices.Clone(e.Expect), func(x Expectation) bool { return !x.matchesAny(kept) })
+	return e
 }
 
 func (e Experiment) validate() []error {
@@ -156,6 +157,8 @@ func (s Setup) validate() error {
 		"loadBalancer.idleTimeout is %s: want 1s..4000s (AWS user guide, idle_timeout.timeout_seconds)", s.LoadBalancer.IdleTimeout)
 	check(s.LoadBalancer.DeregistrationDelay.Duration >= 0 && s.LoadBalancer.DeregistrationDelay.Duration <= 3600*time.Second,
 		"loadBalancer.deregistrationDelay is %s: want 0s..3600s (AWS user guide, deregistration_delay.timeout_seconds)", s.LoadBalancer.DeregistrationDelay)
+	check(s.LoadBalancer.DeregistrationLag.Max <= time.Hour, "loadBalancer.deregistrationLag is %s: want at most 1h", s.LoadBalancer.DeregistrationLag)
+	check(s.LoadBalancer.RegistrationLag.Max <= time.Minute, "loadBalancer.registrationLag is %s: want at most 1m", s.LoadBalancer.RegistrationLag)
 	check(s.Scenario.Limit.Duration > 0, "scenario.limit is %s: want more than 0s", s.Scenario.Limit)
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,13 +37,18 @@ func TestExpandRefuses(t *testing.T) {
 		edit func(*Experiment)
 		want string // every line of it must be in the error
 	}{
-		"no repeats":      {func(e *Experiment) { e.Repeats = 0 }, "repeats is 0: want 1..1000"},
-		"no mitigation":   {func(e *Experiment) { e.Mitigations = nil }, "mitigations: want at least one"},
-		"target type":     {func(e *Experiment) { e.TargetTypes = []TargetType{"pod"} }, `targetTypes: "pod": want instance or ip`},
-		"connections":     {func(e *Experiment) { e.Connections = []Connections{"old"} }, `connections: "old": want pooled or new`},
-		"expectation":     {func(e *Experiment) { e.Expect = []Expectation{{Failed: "few"}} }, `expect[0].failed is "few": want none or some`},
-		"lost expect":     {func(e *Experiment) { e.Expect = []Expectation{{Mitigation: "x", Failed: ExpectNone}} }, "expect[0]: matches no cell"},
-		"twice":           {func(e *Experiment) { e.Mitigations = append(e.Mitigations, e.Mitigations[0]) }, `mitigations: "none" is there twice`},
+		"no repeats":    {func(e *Experiment) { e.Repeats = 0 }, "repeats is 0: want 1..1000"},
+		"no mitigation": {func(e *Experiment) { e.Mitigations = nil }, "mitigations: want at least one"},
+		"target type":   {func(e *Experiment) { e.TargetTypes = []TargetType{"pod"} }, `targetTypes: "pod": want instance or ip`},
+		"connections":   {func(e *Experiment) { e.Connections = []Connections{"old"} }, `connections: "old": want pooled or new`},
+		"expectation":   {func(e *Experiment) { e.Expect = []Expectation{{Failed: "few"}} }, `expect[0].failed is "few": want none or some`},
+		"lost expect": {func(e *Experiment) {
+			e.Expect = []Expectation{{Selector: Selector{Mitigation: "x"}, Failed: ExpectNone}}
+		}, "expect[0]: matches no cell"},
+		"lost exclude":    {func(e *Experiment) { e.Exclude = []Selector{{Mitigation: "x"}} }, "exclude[0]: matches no cell"},
+		"all excluded":    {func(e *Experiment) { e.Exclude = []Selector{{}} }, "exclude: leaves no cell"},
+		"lag":             {func(e *Experiment) { e.Base.LoadBalancer.DeregistrationLag.Max = 2 * time.Hour }, "loadBalancer.deregistrationLag is 0s..2h0m0s: want at most 1h"},
+		"twice":           {func(e *Experiment) { e.Mitigations = append(e.Mitigations, e.Mitigations[0]) }, `is there twice: name each mitigation`},
 		"grace":           {func(e *Experiment) { e.Base.Workload.GracePeriod = Dur(1500 * time.Millisecond) }, "workload.gracePeriod is 1.5s: want whole seconds"},
 		"wait without":    {func(e *Experiment) { e.Base.Workload.OnSIGTERM = SIGTERMWait }, `workload.sigtermWait is 0s with onSigterm "wait"`},
 		"rate":            {func(e *Experiment) { e.Base.Load.Rate = 100000 }, "load.rate is 100000: want 1..5000"},
@@ -74,10 +80,10 @@ func TestExpandRefuses(t *testing.T) {
 	}
 }
 
-func TestDropUnmatchedExpectations(t *testing.T) {
+func TestDropUnmatched(t *testing.T) {
 	e := testExperiment()
-	e.Expect = []Expectation{{Mitigation: "gone", Failed: ExpectNone}, {Mitigation: "none", Failed: ExpectSome}}
-	e = e.DropUnmatchedExpectations()
+	e.Expect = []Expectation{{Selector: Selector{Mitigation: "gone"}, Failed: ExpectNone}, {Selector: Selector{Mitigation: "none"}, Failed: ExpectSome}}
+	e = e.DropUnmatched()
 	if len(e.Expect) != 1 || e.Expect[0].Mitigation != "none" {
 		t.Errorf("kept %v", e.Expect)
 	}
@@ -112,5 +118,43 @@ func TestClocksOfTwoProcessesAgree(t *testing.T) {
 	const reading = time.Millisecond // two clocks take time to read; the step is a minute
 	if between < before-reading || between > after+reading {
 		t.Errorf("the second clock reads %s between %s and %s of the first", between, before, after)
+	}
+}
+
+func TestExclude(t *testing.T) {
+	e := testExperiment()
+	e.TargetTypes = []TargetType{TargetInstance, TargetIP}
+	e.Mitigations = append(e.Mitigations, Mitigation{"sleep", []Edit{{"workload.preStopSleep", "7s"}}})
+	e.Exclude = []Selector{{TargetType: TargetIP, Mitigation: e.Mitigations[0].Name}}
+	p, err := Expand(e, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cells []string
+	for _, c := range p.Cells {
+		cells = append(cells, c.String())
+	}
+	first := e.Mitigations[0].Name
+	if want := []string{"instance " + first + " pooled", "instance sleep pooled", "ip sleep pooled"}; !slices.Equal(cells, want) {
+		t.Errorf("cells %q, want %q", cells, want)
+	}
+}
+
+func TestDurationRange(t *testing.T) {
+	for text, want := range map[string]DurationRange{
+		"17s":     {17 * time.Second, 17 * time.Second},
+		"5s..20s": {5 * time.Second, 20 * time.Second},
+		"0s":      {},
+	} {
+		var r DurationRange
+		if err := r.UnmarshalText([]byte(text)); err != nil || r != want || r.String() != text {
+			t.Errorf("%q reads as %v and writes as %q, error %v", text, r, r, err)
+		}
+	}
+	for _, text := range []string{"", "5", "20s..5s", "-1s", "1s..", "1s..2s..3s"} {
+		var r DurationRange
+		if err := r.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%q reads as %v, error %v; want an error that names it", text, r, err)
+		}
 	}
 }

@@ -303,3 +303,26 @@ func TestUnknownScenarioIsRefusedBeforeAnything(t *testing.T) {
 		t.Error("a record was made for a plan that can not run")
 	}
 }
+
+// In IP mode the load outlasts the time for which a node may still send requests
+// to the last target.
+func TestSettleOutlastsTheDeregistrationLag(t *testing.T) {
+	for target, want := range map[TargetType]float64{
+		TargetInstance: 5,
+		TargetIP:       20 - 3 + 5, // deletions are asked for at the start of a scenario that takes 3 s
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newTestWorld()
+			e := testExperiment()
+			e.TargetTypes = []TargetType{target}
+			e.Base.LoadBalancer.DeregistrationLag = DurationRange{5 * time.Second, 20 * time.Second}
+			results, err := w.run(t, t.Context(), e)
+			if err != nil || len(results) != 1 {
+				t.Fatalf("got %d results, error %v", len(results), err)
+			}
+			if got := results[0].Phases[string(PhaseSettle)]; got != want {
+				t.Errorf("%s: settled for %g s, want %g", target, got, want)
+			}
+		})
+	}
+}

@@ -47,6 +47,10 @@ type CPUBurn interface {
 // Target is the load's destination.
 type Target struct {
 	URL string `json:"url"` // the application, through the load balancer
+	// Nodes are the addresses (host:port) of the load balancer's nodes. Each new
+	// connection goes to the next one, as with a name that resolves to all of
+	// them. None: URL's host is looked up.
+	Nodes []string `json:"nodes,omitempty"`
 	// ReadyURL is the application's readiness path through the load balancer:
 	// what it answers at once, for the warm-up.
 	ReadyURL   string `json:"readyUrl"`

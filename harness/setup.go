@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,36 @@ func (d *Duration) UnmarshalText(text []byte) error {
 		return fmt.Errorf("duration %q: want a number with a unit, like 500ms, 10s or 2m", text)
 	}
 	d.Duration = parsed
+	return nil
+}
+
+// DurationRange is a time between two bounds, both included. It reads and writes
+// as "5s..20s", or as one duration if the bounds are the same.
+type DurationRange struct{ Min, Max time.Duration }
+
+// String is the range as MarshalText writes it.
+func (r DurationRange) String() string {
+	if r.Min == r.Max {
+		return r.Min.String()
+	}
+	return r.Min.String() + ".." + r.Max.String()
+}
+
+// MarshalText writes the range.
+func (r DurationRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a range, or a duration that stands for both bounds.
+func (r *DurationRange) UnmarshalText(text []byte) error {
+	from, to, isRange := strings.Cut(string(text), "..")
+	if !isRange {
+		to = from
+	}
+	low, errLow := time.ParseDuration(from)
+	high, errHigh := time.ParseDuration(to)
+	if errLow != nil || errHigh != nil || low < 0 || low > high {
+		return fmt.Errorf("range %q: want a duration or two, the lower first, like 17s or 5s..20s", text)
+	}
+	*r = DurationRange{low, high}
 	return nil
 }
 
@@ -92,6 +123,13 @@ type LoadBalancer struct {
 	TargetType          TargetType `json:"targetType"`
 	IdleTimeout         Duration   `json:"idleTimeout"`         // idle_timeout.timeout_seconds
 	DeregistrationDelay Duration   `json:"deregistrationDelay"` // deregistration_delay.timeout_seconds
+	// DeregistrationLag is for how long after a target's deregistration nodes of
+	// the load balancer may send it new requests; RegistrationLag is how long a
+	// new one waits for its first. AWS documents neither. The stand-in is told to
+	// draw them from these ranges; of a real load balancer they are an estimate,
+	// and the load goes on until the first is over.
+	DeregistrationLag DurationRange `json:"deregistrationLag"`
+	RegistrationLag   DurationRange `json:"registrationLag"`
 }
 
 // Load is an open-loop constant-rate load.

@@ -18,7 +18,9 @@ type tally struct {
 	badControl []failure // of the control target
 	retried    int       // requests for which the transport used two connections
 	scenarioAt time.Duration
-	deletions  int // pods whose deletion was asked for between scenario and over
+	lastDelete time.Duration // when the last pod's deletion was seen
+	early      int           // pods whose deletion was asked for before the scenario
+	deletions  int           // pods whose deletion was asked for between scenario and over
 	isOver     bool
 }
 
@@ -61,8 +63,13 @@ func (t *tally) Event(e Event) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.scenarioAt >= 0 && !t.isOver {
+	switch {
+	case t.isOver:
+	case t.scenarioAt < 0:
+		t.early++
+	default:
 		t.deletions++
+		t.lastDelete = e.At
 	}
 }
 
@@ -81,6 +88,13 @@ func (t *tally) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.isOver = true
+}
+
+// lastDeletion is when the last pod's deletion was asked for, 0 if none was.
+func (t *tally) lastDeletion() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lastDelete
 }
 
 func (t *tally) counts() map[Outcome]int {

@@ -174,9 +174,11 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 	go func() {
 		stats, err := t.Attacker.Attack(actx, AttackSpec{
 			Target: d.Target(), Load: load, Anchor: t.clock.Anchor(), IDPrefix: "r",
-			Limit: Dur(load.Baseline.Duration + spec.Limit.Duration + load.Settle.Duration + removeLimit),
+			Limit: Dur(load.Baseline.Duration + spec.Limit.Duration + load.Settle.Duration +
+				t.trial.Setup.LoadBalancer.DeregistrationLag.Max + removeLimit),
 		}, t.tally.Request)
 		done <- attacked{stats, err}
+		stop() // without load the scenario proves nothing
 	}()
 	// wait sleeps unless the attack ends by itself, which is an error here.
 	wait := func(d time.Duration) error {
@@ -206,12 +208,15 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 		cancel()
 		t.mark(MarkScenarioEnd)
 		end()
+		if err != nil && len(done) > 0 {
+			return errStoppedEarly
+		}
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", spec.Name, err)
 		}
 		end = t.phase(PhaseSettle)
 		defer end()
-		return wait(load.Settle.Duration)
+		return wait(t.settle())
 	}
 	err := disturb()
 	end := t.phase(PhaseDrain)
@@ -229,6 +234,19 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 		return t.blame(ctx, "attack", err)
 	}
 	return nil
+}
+
+// settle is how long the load goes on from now: Load.Settle after the last
+// moment at which the scenario can still hurt. In IP mode that may be later than
+// the end of the last pod, whose target is deregistered when its deletion begins
+// and gets requests for the lag after that.
+func (t *trialRun) settle() time.Duration {
+	s := t.trial.Setup
+	lag := time.Duration(0)
+	if s.LoadBalancer.TargetType == TargetIP {
+		lag = t.tally.lastDeletion() + s.LoadBalancer.DeregistrationLag.Max - t.clock.Now()
+	}
+	return max(0, lag) + s.Load.Settle.Duration
 }
 
 // blame makes err the trial's fault, unless the run as a whole was stopped.

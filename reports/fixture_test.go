@@ -46,9 +46,9 @@ func anExperiment() harness.Experiment {
 		},
 		Repeats: 3,
 		Expect: []harness.Expectation{
-			{Mitigation: "none", Failed: harness.ExpectSome},
-			{Mitigation: "prestop-sleep-10s", Failed: harness.ExpectNone},
-			{Mitigation: "sigterm-wait-10s", Failed: harness.ExpectNone},
+			{Selector: harness.Selector{Mitigation: "none"}, Failed: harness.ExpectSome},
+			{Selector: harness.Selector{Mitigation: "prestop-sleep-10s"}, Failed: harness.ExpectNone},
+			{Selector: harness.Selector{Mitigation: "sigterm-wait-10s"}, Failed: harness.ExpectNone},
 		},
 	}
 }

@@ -64,10 +64,19 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 // NodeNetNS is the path of a host's network namespace: n1, n2 ..., cp, lb, client.
 func (c *Cluster) NodeNetNS(host string) string { return c.layout.netnsPath(host) }
 
-// LoadImage puts the docker-format archive at path on every node.
-func (c *Cluster) LoadImage(ctx context.Context, path string) error {
+// LoadImage implements clusters.ImageLoader.
+func (c *Cluster) LoadImage(ctx context.Context, write func(path string) error) error {
 	i, err := c.layout.readInfo()
 	if err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	dir, err := os.MkdirTemp(c.layout.dir, "image-")
+	if err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	defer os.RemoveAll(dir) // or with the cluster
+	path := filepath.Join(dir, "archive.tar")
+	if err := write(path); err != nil {
 		return fmt.Errorf("load image: %w", err)
 	}
 	var tasks []func(context.Context) error
@@ -77,7 +86,7 @@ func (c *Cluster) LoadImage(ctx context.Context, path string) error {
 		})
 	}
 	if err := parallel(ctx, tasks...); err != nil {
-		return fmt.Errorf("load image %s: %w", path, err)
+		return fmt.Errorf("load image: %w", err)
 	}
 	return nil
 }

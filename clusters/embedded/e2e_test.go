@@ -142,11 +142,10 @@ func loadTarget(t testing.TB, c clusters.Cluster) string {
 	if err != nil {
 		t.Fatalf("%v; run: make build", err)
 	}
-	archive := filepath.Join(t.TempDir(), "target.tar")
-	if err := images.Write(archive, ref, map[string]string{"/target": target}, []string{"/target"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.(clusters.ImageLoader).LoadImage(t.Context(), archive); err != nil {
+	err = c.(clusters.ImageLoader).LoadImage(t.Context(), func(archive string) error {
+		return images.Write(archive, ref, map[string]string{"/target": target}, []string{"/target"})
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return ref

@@ -23,25 +23,47 @@ func Clean(ctx context.Context, cfg *rest.Config, runID string, log io.Writer) e
 }
 
 func clean(ctx context.Context, client kubernetes.Interface, runID string, log io.Writer) error {
+	namespaces, err := leftovers(ctx, client, runID)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ns := range namespaces {
+		errs = append(errs, teardown(ctx, client, ns))
+	}
+	// All at once: each takes some seconds, in which nothing is to be done.
+	for _, ns := range namespaces {
+		err := waitGone(ctx, client, ns)
+		if err == nil {
+			fmt.Fprintf(log, "removed namespace %s\n", ns)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Leftovers are the namespaces that Clean would remove, of all runs: those of
+// killed ones, and of any that is going on.
+func Leftovers(ctx context.Context, cfg *rest.Config) ([]string, error) {
+	client, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return leftovers(ctx, client, "")
+}
+
+func leftovers(ctx context.Context, client kubernetes.Interface, runID string) ([]string, error) {
 	selector := managedByLabel + "=" + managedBy + "," + runLabel
 	if runID != "" {
 		selector += "=" + runID
 	}
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return fmt.Errorf("list namespaces of earlier runs: %w", err)
+		return nil, fmt.Errorf("list namespaces of earlier runs: %w", err)
 	}
-	var errs []error
+	var names []string
 	for _, ns := range namespaces.Items {
-		errs = append(errs, teardown(ctx, client, ns.Name))
+		names = append(names, ns.Name)
 	}
-	// All at once: each takes some seconds, in which nothing is to be done.
-	for _, ns := range namespaces.Items {
-		err := waitGone(ctx, client, ns.Name)
-		if err == nil {
-			fmt.Fprintf(log, "removed namespace %s\n", ns.Name)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return names, nil
 }

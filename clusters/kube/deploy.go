@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,8 +17,12 @@ import (
 	"lameduck/harness/evidence"
 )
 
-// undoLimit bounds removing what a failed deployment has made so far.
-const undoLimit = 60 * time.Second
+const (
+	// undoLimit bounds removing what a failed deployment has made so far.
+	undoLimit = 60 * time.Second
+	// namespaceLimit bounds one request to the API server.
+	namespaceLimit = 10 * time.Second
+)
 
 // Deploy implements harness.World. It returns when all pods are ready and the
 // load balancer has an address; whether that answers is for the load's source
@@ -30,11 +35,8 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 		return nil, err
 	}
 	namespace := objects.Namespace.Name
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx, objects.Namespace, metav1.CreateOptions{}); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			err = fmt.Errorf("%w; it is another run's: remove it, or choose another run id", err)
-		}
-		return nil, fmt.Errorf("create namespace %s: %w", namespace, err)
+	if err := w.createNamespace(ctx, objects.Namespace); err != nil {
+		return nil, err
 	}
 	d := &deployment{world: w, trial: t, namespace: namespace, clock: clock, rec: rec}
 	defer func() {
@@ -57,9 +59,38 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 	if err := d.waitUp(ctx); err != nil {
 		return nil, err
 	}
-	base := "http://" + net.JoinHostPort(d.view.address(), strconv.Itoa(port))
-	d.target = harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath}
+	d.target = targetAt(d.view.addresses(), port)
 	return d, nil
+}
+
+// targetAt is the load's destination at the addresses of a load balancer.
+func targetAt(addresses []string, port int) harness.Target {
+	base := "http://" + net.JoinHostPort(addresses[0], strconv.Itoa(port))
+	t := harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath}
+	if len(addresses) > 1 {
+		for _, a := range addresses {
+			t.Nodes = append(t.Nodes, net.JoinHostPort(a, strconv.Itoa(port)))
+		}
+	}
+	return t
+}
+
+// createNamespace does not stop half-way when ctx ends: a request that is cut
+// off may have been carried out, and nobody would remove the namespace.
+func (w *World) createNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), namespaceLimit)
+	defer cancel()
+	_, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		err = fmt.Errorf("%w; it is another run's: remove it, or choose another run id", err)
+	}
+	if err != nil {
+		return fmt.Errorf("create namespace %s: %w", ns.Name, err)
+	}
+	return nil
 }
 
 // create makes everything but the namespace.
@@ -99,7 +130,7 @@ func (d *deployment) waitUp(ctx context.Context) error {
 			return false, err
 		}
 		return count(d.view.podsOf(appName)).settled(replicas) && count(d.view.podsOf(controlName)).settled(1) &&
-			d.view.address() != "", nil
+			len(d.view.addresses()) > 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait until namespace %s is up: %w: %s", d.namespace, err, d.state(ctx, replicas))
@@ -113,7 +144,7 @@ func (d *deployment) state(ctx context.Context, replicas int) string {
 	if count(d.view.podsOf(controlName)).ready == 0 {
 		parts = append(parts, "control pod not ready")
 	}
-	if d.view.address() == "" {
+	if len(d.view.addresses()) == 0 {
 		parts = append(parts, fmt.Sprintf("the Ingress has no address (does a controller for ingress class %s run?)", IngressClass))
 	}
 	parts = append(parts, troubles(d.view.allPods())...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func TestDeployAndRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := harness.Target{URL: "http://198.18.0.5:20007/", ReadyURL: "http://198.18.0.5:20007/healthz", ControlURL: "http://198.18.0.5:20007/lameduck-control"}
-	if d.Target() != want {
+	if !reflect.DeepEqual(d.Target(), want) {
 		t.Errorf("target %+v, want %+v", d.Target(), want)
 	}
 	if left := c.left(t, testNamespace); !slices.Equal(left, []string{"7 Pod", "2 Service", "2 Deployment", "1 Ingress", "1 HorizontalPodAutoscaler"}) {
@@ -182,5 +183,15 @@ func checkError(t *testing.T, err error, parts ...string) {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error does not say %q: %v", part, err)
 		}
+	}
+}
+
+func TestTargetHasEveryNode(t *testing.T) {
+	got := targetAt([]string{"198.18.0.5", "198.18.0.7"}, 80)
+	if want := []string{"198.18.0.5:80", "198.18.0.7:80"}; !slices.Equal(got.Nodes, want) || got.URL != "http://198.18.0.5:80/" {
+		t.Errorf("target %+v, want nodes %v", got, want)
+	}
+	if got := targetAt([]string{"lb.example"}, 80); got.Nodes != nil {
+		t.Errorf("nodes %v for a name, want none: it is looked up", got.Nodes)
 	}
 }

@@ -59,11 +59,10 @@ func realWorld(t *testing.T, name string) *World {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive := filepath.Join(t.TempDir(), "target.tar")
-	if err := images.Write(archive, image, map[string]string{targetBinary: abs("target")}, []string{targetBinary}); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.(clusters.ImageLoader).LoadImage(stepContext(t), archive); err != nil {
+	err = cluster.(clusters.ImageLoader).LoadImage(stepContext(t), func(archive string) error {
+		return images.Write(archive, image, map[string]string{targetBinary: abs("target")}, []string{targetBinary})
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := cluster.REST()

@@ -135,6 +135,15 @@ func (m maker) ingress(listenPort int) *networkingv1.Ingress {
 		"alb.ingress.kubernetes.io/listen-ports":             fmt.Sprintf(`[{"HTTP":%d}]`, listenPort),
 		"alb.ingress.kubernetes.io/load-balancer-attributes": fmt.Sprintf("idle_timeout.timeout_seconds=%d", wholeSeconds(lb.IdleTimeout)),
 		"alb.ingress.kubernetes.io/target-group-attributes":  fmt.Sprintf("deregistration_delay.timeout_seconds=%d", wholeSeconds(lb.DeregistrationDelay)),
+		// The application is checked where it says whether it is ready, and as often
+		// as ELBv2 allows (CreateTargetGroup: HealthCheckIntervalSeconds 5..300): a
+		// target whose first check fails costs a trial one interval.
+		"alb.ingress.kubernetes.io/healthcheck-path":             healthPath,
+		"alb.ingress.kubernetes.io/healthcheck-interval-seconds": "5",
+		"alb.ingress.kubernetes.io/healthcheck-timeout-seconds":  "2",
+		// For the stand-in; the AWS controller does not look at them.
+		"alb.lameduck.dev/deregistration-lag": lb.DeregistrationLag.String(),
+		"alb.lameduck.dev/registration-lag":   lb.RegistrationLag.String(),
 	}
 	class, prefix := IngressClass, networkingv1.PathTypePrefix
 	path := func(path, service string) networkingv1.HTTPIngressPath {

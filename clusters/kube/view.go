@@ -110,14 +110,16 @@ func (v *view) allPods() []*corev1.Pod {
 	return pods
 }
 
-// address is where the Ingress's load balancer listens, "" without one.
-func (v *view) address() string {
+// addresses are where the Ingress's load balancer listens: an address for each
+// of its nodes, or a name that stands for all of them. None: it is not up yet.
+func (v *view) addresses() []string {
+	var all []string
 	for _, o := range v.ingresses.List() {
-		if lbs := o.(*networkingv1.Ingress).Status.LoadBalancer.Ingress; len(lbs) > 0 {
-			return cmp.Or(lbs[0].IP, lbs[0].Hostname)
+		for _, lb := range o.(*networkingv1.Ingress).Status.LoadBalancer.Ingress {
+			all = append(all, cmp.Or(lb.IP, lb.Hostname))
 		}
 	}
-	return ""
+	return all
 }
 
 // census counts pods.

@@ -248,6 +248,35 @@ func TestE2EInterrupted(t *testing.T) {
 	}
 }
 
+// TestE2EInterruptedTwice checks that the second Ctrl-C does not wait for the
+// teardown, and that what it leaves can be removed.
+func TestE2EInterruptedTwice(t *testing.T) {
+	const name = "e2e-int2"
+	p := start(t, "deploying", "run", "scale-in", "--name", name, "--out", t.TempDir())
+	p.untilSeen(t)
+	for _, said := range []string{"", "tearing down"} {
+		for limit := time.Now().Add(time.Minute); !strings.Contains(p.errors(), said); time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("no %q on stderr:\n%s", said, p.errors())
+			}
+		}
+		if err := p.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := p.wait(t); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d; stderr:\n%s", code, exitInterrupted, p.errors())
+	}
+	if len(embeddedtest.Leftovers(name, filepath.Join(embedded.DefaultStateDir, name))) == 0 {
+		t.Error("nothing is left: the teardown was waited for")
+	}
+	clean := start(t, "", "cluster", "clean", "--name", name)
+	if code := clean.wait(t); code != exitOK {
+		t.Errorf("clean: exit code %d, stderr %s", code, clean.errors())
+	}
+	cleaned(t, name)
+}
+
 func TestE2EKilled(t *testing.T) {
 	const name = "e2e-kill"
 	for _, at := range []string{"deploying", "under load"} {

@@ -41,7 +41,7 @@ func (p *progress) Write(lines []byte) (int, error) {
 // trial is a harness.Runner's Progress.
 func (p *progress) trial(now harness.Progress) {
 	t := now.Trial
-	name := fmt.Sprintf("trial %d (%s %s %s, repeat %d)", t.Number, t.Cell.TargetType, t.Cell.Mitigation, t.Cell.Connections, t.Repeat)
+	name := fmt.Sprintf("trial %d (%s, repeat %d)", t.Number, t.Cell, t.Repeat)
 	switch now.Phase {
 	case harness.PhaseDeploy:
 		p.printf("%s: deploying", name)

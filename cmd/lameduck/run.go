@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lameduck/clusters"
+	"lameduck/clusters/kube"
 	"lameduck/experiments"
 	"lameduck/harness"
 	"lameduck/harness/record"
@@ -35,6 +36,7 @@ type runFlags struct {
 	cluster     clusterFlags
 	use         bool
 	keep        bool
+	clean       bool
 	out         string
 	repeats     int
 	rate        int
@@ -62,6 +64,9 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
 					return usageError(fmt.Errorf("--%s is 0: want a number above 0", name))
 				}
 			}
+			if err := f.checkCluster(cmd.Flags().Changed); err != nil {
+				return usageError(err)
+			}
 			e, err := f.experiment(args[0])
 			if err != nil {
 				return usageError(err)
@@ -73,6 +78,7 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
 	f.cluster.registerOptions(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.use, "use-cluster", false, "run on the running cluster called --name and leave it there")
+	flags.BoolVar(&f.clean, "clean-cluster", false, "with --use-cluster: first remove what interrupted runs left on the cluster")
 	flags.BoolVar(&f.keep, "keep-cluster", false, "leave the cluster running at the end")
 	flags.StringVar(&f.out, "out", "runs", "directory for run directories")
 	flags.IntVar(&f.repeats, "repeats", 0, "trials per cell (default: the experiment's)")
@@ -81,6 +87,23 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
 	flags.StringSliceVar(&f.mitigations, "mitigations", nil, "only these mitigations, comma-separated (default: the experiment's)")
 	flags.StringSliceVar(&f.connections, "connections", nil, "pooled, new or both, comma-separated (default: the experiment's)")
 	return cmd
+}
+
+// checkCluster refuses flags that would have no effect. changed says whether a
+// flag was given.
+func (f runFlags) checkCluster(changed func(flag string) bool) error {
+	if !f.use {
+		if f.clean {
+			return errors.New("--clean-cluster goes with --use-cluster: a new cluster is clean")
+		}
+		return nil
+	}
+	for _, flag := range []string{"nodes", "dead-address", "keep-cluster"} {
+		if changed(flag) {
+			return fmt.Errorf("--%s concerns a new cluster: leave it out with --use-cluster", flag)
+		}
+	}
+	return nil
 }
 
 // experiment is the named experiment with the flags' changes.
@@ -114,7 +137,7 @@ func (f runFlags) experiment(name string) (harness.Experiment, error) {
 			e.Mitigations = append(e.Mitigations, mitigation)
 		}
 	}
-	return e.DropUnmatchedExpectations(), nil
+	return e.DropUnmatched(), nil
 }
 
 // parallelTrials chooses how many trials run at a time.
@@ -211,7 +234,7 @@ func (f runFlags) makeCluster(ctx context.Context, p clusters.Provider, log *pro
 		if err != nil {
 			return nil, nil, usageError(fmt.Errorf("--use-cluster: %w", err))
 		}
-		return c, func() error { return nil }, nil
+		return c, func() error { return nil }, f.prepareUsed(ctx, c, log)
 	}
 	// Up's lines have the time since its start, which is about ours.
 	c, err := p.Up(ctx, f.cluster.options, log.out)
@@ -225,6 +248,27 @@ func (f runFlags) makeCluster(ctx context.Context, p clusters.Provider, log *pro
 		}, nil
 	}
 	return c, func() error { return p.Clean(context.WithoutCancel(ctx), name, log) }, nil
+}
+
+// prepareUsed makes sure that no other run is on a cluster that was there
+// before: its load and its listeners would be in the way of ours.
+func (f runFlags) prepareUsed(ctx context.Context, c clusters.Cluster, log *progress) error {
+	rest, err := c.REST()
+	if err != nil {
+		return err
+	}
+	if f.clean {
+		return kube.Clean(ctx, rest, "", log)
+	}
+	left, err := kube.Leftovers(ctx, rest)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return usageError(fmt.Errorf("cluster %s has namespaces of another run: %s: if it is still going on, wait for its end; if it was interrupted, remove them with --clean-cluster",
+			c.Name(), strings.Join(left, ", ")))
+	}
+	return nil
 }
 
 // printReport prints the table and writes report.md. The verdict is the run's

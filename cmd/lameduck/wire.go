@@ -74,16 +74,9 @@ func loadTarget(ctx context.Context, c clusters.Cluster) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "lameduck-image-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	archive := filepath.Join(dir, "target.tar")
-	if err := images.Write(archive, ref, map[string]string{"/target": binary}, []string{"/target"}); err != nil {
-		return "", err
-	}
-	return ref, loader.LoadImage(ctx, archive)
+	return ref, loader.LoadImage(ctx, func(archive string) error {
+		return images.Write(archive, ref, map[string]string{"/target": binary}, []string{"/target"})
+	})
 }
 
 // newWorld makes the harness's view of a cluster.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"lameduck/harness"
@@ -58,9 +59,10 @@ func (a *app) stop(sigterm <-chan os.Signal, l net.Listener, served <-chan error
 // two requests of a busy connection only milliseconds pass, so that such
 // crossings are common exactly where there is load. Drain waits instead: a busy
 // connection brings another request soon, which is answered with Connection:
-// close and so ended by agreement; one that was idle for --drain-idle since then
-// is hardly picked in the very millisecond in which it is closed. This is what
-// makes a clean drain clean; --drain-idle 0 shows the other kind.
+// close and so ended by agreement; one that was idle for --drain-idle since then,
+// and has nothing to be read, is hardly picked in the very millisecond in which
+// it is closed. This is what makes a clean drain clean; --drain-idle 0 shows the
+// other kind.
 type connections struct {
 	mu      sync.Mutex
 	open    map[net.Conn]connection
@@ -153,8 +155,37 @@ func (c *connections) closeIdle(began, now time.Time, idle time.Duration) (open 
 			next = min(next, left)
 			continue
 		}
+		if hasUnread(conn) {
+			open++
+			next = min(next, unreadPoll)
+			continue
+		}
 		conn.Close() // the server sees it and reports StateClosed
 		delete(c.open, conn)
 	}
 	return open, next
+}
+
+// unreadPoll is how soon a connection is looked at again whose next request has
+// come but has not been read.
+const unreadPoll = 10 * time.Millisecond
+
+// hasUnread says whether bytes wait in the kernel. On a busy machine a request
+// may wait there for a tenth of a second while its connection counts as idle.
+func hasUnread(conn net.Conn) bool {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false // closed
+	}
+	var n int
+	var b [1]byte
+	var peeked error
+	err = raw.Control(func(fd uintptr) {
+		n, _, peeked = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	})
+	return err == nil && peeked == nil && n > 0 // 0 is the client's FIN
 }

@@ -163,3 +163,43 @@ func TestIdleCountsFromTheDrain(t *testing.T) {
 		t.Error("the connection was not closed")
 	}
 }
+
+// A request that waits in the kernel when its connection is due keeps the
+// connection open.
+func TestUnreadRequestIsNotCut(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	theirs, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	ours, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	c := newConnections()
+	c.state(ours, http.StateIdle)
+	now := time.Now().Add(time.Hour)
+	if _, err := theirs.Write([]byte("GET")); err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(10 * time.Second); !hasUnread(ours); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("what was written is not seen as unread")
+		}
+	}
+	if open, next := c.closeIdle(now, now.Add(time.Second), time.Second); open != 1 || next != unreadPoll {
+		t.Errorf("%d connections open, next due in %s; want one, due in %s", open, next, unreadPoll)
+	}
+	if _, err := ours.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if open, _ := c.closeIdle(now, now.Add(time.Second), time.Second); open != 0 {
+		t.Errorf("%d connections open when all is read, want none", open)
+	}
+}

@@ -29,7 +29,7 @@ func (Local) Attack(ctx context.Context, spec harness.AttackSpec, each func(harn
 	if err := check(spec); err != nil {
 		return harness.AttackStats{}, err
 	}
-	transport := newTransport(spec.Load)
+	transport := newTransport(spec.Load, spec.Target.Nodes)
 	defer transport.CloseIdleConnections()
 	// A pause of each must not hold up the sending.
 	requests := make(chan harness.Request, 1<<14)

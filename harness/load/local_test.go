@@ -304,6 +304,29 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// TestNodesInTurn has two nodes, and a name that does not exist: it is not
+// looked up.
+func TestNodesInTurn(t *testing.T) {
+	var served [2]atomic.Int32
+	spec := attackSpec("http://lb.invalid", 500*time.Millisecond)
+	spec.Load.Connections = harness.ConnectionsNew
+	for i := range served {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			served[i].Add(1)
+			echo(w, r)
+		}))
+		defer server.Close()
+		spec.Target.Nodes = append(spec.Target.Nodes, server.Listener.Addr().String())
+	}
+	requests, _ := attack(t, t.Context(), spec)
+	if got := count(requests); got[harness.OutcomeOK] != 100 {
+		t.Errorf("%v, want 100 ok", got)
+	}
+	if a, b := served[0].Load(), served[1].Load(); a != b {
+		t.Errorf("the nodes served %d and %d connections, want the same", a, b)
+	}
+}
+
 // TestStop ends the context in the middle of an attack without an end.
 func TestStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

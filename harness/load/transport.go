@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lameduck/harness"
@@ -22,18 +23,30 @@ const idleTimeout = 30 * time.Second
 
 // newTransport makes the clients' side of the connections. Nothing in it
 // limits how many there are: a limit would close the open loop.
-func newTransport(l harness.Load) *http.Transport {
+func newTransport(l harness.Load, nodes []string) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	// A dial is not ended by its request's context, so it has a timeout as well.
 	dialer := &net.Dialer{Timeout: l.Timeout.Duration}
 	return &http.Transport{
-		DialContext:         dialer.DialContext,
+		DialContext:         inTurn(dialer, nodes),
 		DisableKeepAlives:   l.Connections == harness.ConnectionsNew,
 		MaxIdleConnsPerHost: 1 << 20, // 0 would be 2
 		IdleConnTimeout:     idleTimeout,
 		DisableCompression:  true,
 		Protocols:           &protocols,
+	}
+}
+
+// inTurn dials the nodes one after the other, whatever address is asked for.
+func inTurn(d *net.Dialer, nodes []string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	if len(nodes) == 0 {
+		return d.DialContext
+	}
+	var next atomic.Uint64
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		node := nodes[(next.Add(1)-1)%uint64(len(nodes))]
+		return d.DialContext(ctx, network, node)
 	}
 }
 

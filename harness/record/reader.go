@@ -137,7 +137,7 @@ func (r *Reader) findTrials() error {
 				return err
 			}
 			if t.Result != nil && t.Result.Trial.Cell != planned.Cell {
-				return fmt.Errorf("%s: is about the cell %v, but the plan's trial %d is about %v",
+				return fmt.Errorf("%s: is about the cell %q, but the plan's trial %d is about %q",
 					filepath.Join(t.Dir, trialFile), t.Result.Trial.Cell, planned.Number, planned.Cell)
 			}
 		}

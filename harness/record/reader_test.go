@@ -226,7 +226,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"end", endFile, `no`, "open run: DIR/end.json: invalid character"},
 		{"trial", "0001-hpa-scale-in-instance-none-pooled/trial.json", `{`, "open run: DIR/0001-hpa-scale-in-instance-none-pooled/trial.json: unexpected end"},
 		{"other cell", "0001-hpa-scale-in-instance-none-pooled/trial.json", `{"trial":{"number":1}}`,
-			"open run: DIR/0001-hpa-scale-in-instance-none-pooled/trial.json: is about the cell {   }, but the plan's trial 1 is about"},
+			"open run: DIR/0001-hpa-scale-in-instance-none-pooled/trial.json: is about the cell \"  \", but the plan's trial 1 is about"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run := aRun()

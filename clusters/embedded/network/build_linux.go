@@ -210,15 +210,16 @@ func (s *space) addBridge(subnet netip.Prefix) error {
 	return s.setUp(bridge)
 }
 
-// configure gives a host its address and routes.
+// configure gives a host its addresses and routes.
 func (s *space) configure(subnet netip.Prefix, h Host) error {
 	link, err := s.nl.LinkByName(uplink)
 	if err != nil {
 		return err
 	}
-	addr := &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(h.Address, subnet.Bits()))}
-	if err := s.nl.AddrAdd(link, addr); err != nil {
-		return fmt.Errorf("add address: %w", err)
+	for _, a := range append([]netip.Addr{h.Address}, h.More...) {
+		if err := s.nl.AddrAdd(link, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(a, subnet.Bits()))}); err != nil {
+			return fmt.Errorf("add address %s: %w", a, err)
+		}
 	}
 	if err := s.setUp(uplink); err != nil {
 		return err

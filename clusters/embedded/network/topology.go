@@ -24,6 +24,7 @@ type Host struct {
 	Name      string // of its interface on the router, at most 15 bytes
 	Namespace string
 	Address   netip.Addr
+	More      []netip.Addr // further addresses
 	// Pods are the addresses of this node's pods, routed to it by the router;
 	// the zero Prefix for a host that is no node.
 	Pods netip.Prefix
