@@ -70,12 +70,21 @@ type ClientHost interface {
 	ClientCommand(ctx context.Context, name string, args ...string) *exec.Cmd
 }
 
-// LoadBalancerLog is a cluster whose load balancer's log can be read.
+// LoadBalancerLog is a cluster whose load balancer's logs can be read.
 type LoadBalancerLog interface {
-	// LoadBalancerLog opens the log of one Ingress: JSON lines, see package
-	// clusters/alb. It is complete up to the requests answered so far.
-	LoadBalancerLog(ctx context.Context, namespace, ingress string) (io.ReadCloser, error)
+	// LoadBalancerLog opens a log of one Ingress: JSON lines, see package
+	// clusters/alb/accesslog. It has all that happened so far.
+	LoadBalancerLog(ctx context.Context, namespace, ingress string, log LogName) (io.ReadCloser, error)
 }
+
+// LogName is one of a load balancer's logs.
+type LogName string
+
+// The logs.
+const (
+	LogRequests LogName = "requests" // a line for each request
+	LogTargets  LogName = "targets"  // a line for each change of a target's state
+)
 
 // Status of a cluster.
 type Status struct {

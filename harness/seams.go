@@ -130,13 +130,14 @@ type AttackStats struct {
 type Recorder interface {
 	Request(Request)
 	Event(Event)
-	// Log appends one line to a log of another program: LogLoadBalancer or LogApp.
+	// Log appends one line to a log of another program: one of the Log constants.
 	Log(log string, line []byte)
 }
 
 // The logs that are kept beside requests and events.
 const (
-	LogLoadBalancer = "lb"
+	LogLoadBalancer = "lb"      // the load balancer's requests
+	LogTargets      = "targets" // the changes of its targets' states
 	LogApp          = "app"
 )
 

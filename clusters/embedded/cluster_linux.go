@@ -144,15 +144,22 @@ func (c *Cluster) ClientCommand(ctx context.Context, name string, args ...string
 	return cmd
 }
 
-// LoadBalancerLog opens the log of one Ingress. An Ingress that got no request
+// logFiles are the endings of the load balancer's logs.
+var logFiles = map[clusters.LogName]string{clusters.LogRequests: ".jsonl", clusters.LogTargets: ".targets.jsonl"}
+
+// LoadBalancerLog opens a log of one Ingress. An Ingress that got no request
 // yet has an empty one.
-func (c *Cluster) LoadBalancerLog(_ context.Context, namespace, ingress string) (io.ReadCloser, error) {
+func (c *Cluster) LoadBalancerLog(_ context.Context, namespace, ingress string, log clusters.LogName) (io.ReadCloser, error) {
+	ending, known := logFiles[log]
+	if !known {
+		return nil, fmt.Errorf("load balancer log %q: not one that there is", log)
+	}
 	for _, name := range []string{namespace, ingress} {
 		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
 			return nil, fmt.Errorf("load balancer log of %s/%s: not the name of an Ingress", namespace, ingress)
 		}
 	}
-	f, err := os.Open(filepath.Join(c.layout.albLogs(), namespace, ingress+".jsonl"))
+	f, err := os.Open(filepath.Join(c.layout.albLogs(), namespace, ingress+ending))
 	if errors.Is(err, os.ErrNotExist) {
 		return io.NopCloser(bytes.NewReader(nil)), nil
 	}

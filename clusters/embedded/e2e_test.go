@@ -191,7 +191,7 @@ func TestE2ECluster(t *testing.T) {
 		}
 	})
 	t.Run("load balancer log", func(t *testing.T) {
-		f, err := c.(clusters.LoadBalancerLog).LoadBalancerLog(t.Context(), "default", "app")
+		f, err := c.(clusters.LoadBalancerLog).LoadBalancerLog(t.Context(), "default", "app", clusters.LogRequests)
 		if err != nil {
 			t.Fatal(err)
 		}

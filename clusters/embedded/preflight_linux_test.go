@@ -145,12 +145,12 @@ func TestTail(t *testing.T) {
 func TestLoadBalancerLogName(t *testing.T) {
 	c := &Cluster{layout: layout{name: "x", dir: t.TempDir()}}
 	for _, bad := range []string{"", "..", "a/b", "../../etc"} {
-		if f, err := c.LoadBalancerLog(t.Context(), bad, "app"); err == nil {
+		if f, err := c.LoadBalancerLog(t.Context(), bad, "app", clusters.LogRequests); err == nil {
 			f.Close()
 			t.Errorf("%q is taken for a name", bad)
 		}
 	}
-	f, err := c.LoadBalancerLog(t.Context(), "ns", "app")
+	f, err := c.LoadBalancerLog(t.Context(), "ns", "app", clusters.LogTargets)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,10 @@ const (
 )
 
 // Deploy implements harness.World. It returns when all pods are ready and the
-// load balancer has an address; whether that answers is for the load's source
-// to find out, because this process may not be able to reach it. It waits as
-// long as ctx allows, except for pods that are sure not to start.
+// load balancer has an address and, where it can be asked, only healthy targets;
+// whether it answers is for the load's source to find out, because this process
+// may not be able to reach it. It waits as long as ctx allows, except for pods
+// that are sure not to start.
 func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock, rec harness.Recorder) (_ harness.Deployment, err error) {
 	port := w.cfg.ListenPort(t)
 	objects, err := Manifests(t, w.cfg.TargetImage, port)
@@ -57,6 +58,9 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 		return nil, err
 	}
 	if err := d.waitUp(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.waitTargets(ctx); err != nil {
 		return nil, err
 	}
 	d.target = targetAt(d.view.addresses(), port)

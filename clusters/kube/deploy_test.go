@@ -3,7 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,16 +15,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"lameduck/clusters"
 	"lameduck/harness"
 )
 
 func TestDeployAndRemove(t *testing.T) {
 	c, rec := newFakeCluster(), &memory{}
 	var opened string
-	w := c.world(func(_ context.Context, namespace, ingress string) (io.ReadCloser, error) {
+	looks := 0
+	w := c.worldWithLog(fakeLog(func(namespace, ingress string, log clusters.LogName) (string, error) {
+		if log == clusters.LogTargets {
+			looks++
+			return targetLog(namespace, min(looks, 2)), nil // the second target comes late
+		}
 		opened = namespace + "/" + ingress
-		return io.NopCloser(strings.NewReader("{\"n\":1}\n{\"n\":2}\n")), nil
-	})
+		return "{\"n\":1}\n{\"n\":2}\n", nil
+	}))
 	d, err := w.Deploy(testContext(t), testTrial(), harness.NewClock(), rec)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +54,8 @@ func TestDeployAndRemove(t *testing.T) {
 	if n := c.namespaces(t); n != nil {
 		t.Errorf("namespaces left: %v", n)
 	}
-	if opened != testNamespace+"/app" || !slices.Contains(rec.lines, `lb {"n":1}`) || !slices.Contains(rec.lines, `lb {"n":2}`) {
+	if opened != testNamespace+"/app" || !slices.Contains(rec.lines, `lb {"n":1}`) || !slices.Contains(rec.lines, `lb {"n":2}`) ||
+		!slices.ContainsFunc(rec.lines, func(l string) bool { return strings.HasPrefix(l, "targets {") }) {
 		t.Errorf("load balancer log of %s: %q", opened, rec.lines)
 	}
 	if n := rec.kinds()[harness.EventPodGone]; n != 6 {
@@ -56,9 +63,47 @@ func TestDeployAndRemove(t *testing.T) {
 	}
 }
 
+// targetLog has one node as a target of both Services, and another one that is
+// healthy from the second version on.
+func targetLog(namespace string, version int) string {
+	log := ""
+	add := func(service, target, node, state string) {
+		log += fmt.Sprintf(`{"time":"2026-03-01T09:20:30Z","group":"%s/%s:80","target":"%s","node":"%s","state":"%s","reason":"","detail":""}`+"\n",
+			namespace, service, target, node, state)
+	}
+	for _, service := range []string{"app", "control"} {
+		add(service, "198.18.0.11:30080", "", "initial")
+		add(service, "198.18.0.12:30080", "", "initial")
+		add(service, "198.18.0.12:30080", "198.18.0.5", "healthy")
+		add(service, "198.18.0.11:30080", "", "healthy")
+		if version > 1 {
+			add(service, "198.18.0.12:30080", "", "healthy")
+		}
+	}
+	return log
+}
+
+func TestDeployWaitsForEveryTarget(t *testing.T) {
+	c := newFakeCluster()
+	trial := testTrial()
+	trial.Setup.LoadBalancer.TargetType = harness.TargetIP
+	w := c.worldWithLog(fakeLog(func(namespace, _ string, log clusters.LogName) (string, error) { return targetLog(namespace, 2), nil }))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := w.Deploy(ctx, trial, harness.NewClock(), &memory{})
+	if want := "2 of 6 targets of Service app are healthy"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it: in IP mode every pod is a target", err, want)
+	}
+}
+
 func TestRemoveTellsOfAMissingLog(t *testing.T) {
 	c, rec := newFakeCluster(), &memory{}
-	w := c.world(func(context.Context, string, string) (io.ReadCloser, error) { return nil, errNotNow })
+	w := c.worldWithLog(fakeLog(func(namespace, _ string, log clusters.LogName) (string, error) {
+		if log == clusters.LogTargets {
+			return targetLog(namespace, 2), nil
+		}
+		return "", errNotNow
+	}))
 	d, err := w.Deploy(testContext(t), testTrial(), harness.NewClock(), rec)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +122,7 @@ func TestRemoveTellsOfAMissingLog(t *testing.T) {
 // A pod that is created while the namespace closes must not stay.
 func TestRemoveFindsAStraggler(t *testing.T) {
 	c := newFakeCluster()
-	w := c.world(nil)
+	w := c.world()
 	d, err := w.Deploy(testContext(t), testTrial(), harness.NewClock(), &memory{})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +170,7 @@ func TestDeployFails(t *testing.T) {
 					{Type: "Normal", Reason: "Pulled", Message: "fine"},
 				}}, nil
 			})
-			_, err := cluster.world(nil).Deploy(testContext(t), testTrial(), harness.NewClock(), &memory{})
+			_, err := cluster.world().Deploy(testContext(t), testTrial(), harness.NewClock(), &memory{})
 			checkError(t, err, c.want...)
 			if left := cluster.left(t, testNamespace); left != nil || cluster.namespaces(t) != nil {
 				t.Errorf("left behind: %v, namespaces %v", left, cluster.namespaces(t))
@@ -153,7 +198,7 @@ func TestDeployIsInterrupted(t *testing.T) {
 		}()
 		return false, nil, nil
 	})
-	_, err := c.world(nil).Deploy(ctx, testTrial(), harness.NewClock(), &memory{})
+	_, err := c.world().Deploy(ctx, testTrial(), harness.NewClock(), &memory{})
 	checkError(t, err, "interrupted", "5 of 6 pods ready", "the Ingress has no address", "pod app-5: not scheduled: Unschedulable (0/2 nodes)")
 	if left := c.left(t, testNamespace); left != nil || c.namespaces(t) != nil {
 		t.Errorf("left behind: %v, namespaces %v", left, c.namespaces(t))
@@ -167,7 +212,7 @@ func TestDeployKeepsOffAForeignNamespace(t *testing.T) {
 	if _, err := c.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := c.world(nil).Deploy(testContext(t), testTrial(), harness.NewClock(), &memory{})
+	_, err := c.world().Deploy(testContext(t), testTrial(), harness.NewClock(), &memory{})
 	checkError(t, err, "already exists", "another run's")
 	if !slices.Equal(c.namespaces(t), []string{testNamespace}) {
 		t.Errorf("namespaces %v", c.namespaces(t))

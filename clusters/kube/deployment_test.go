@@ -32,7 +32,7 @@ func deployed(t *testing.T, edit func(*harness.Setup)) (*fakeCluster, harness.De
 	if edit != nil {
 		edit(&trial.Setup)
 	}
-	d, err := c.world(nil).Deploy(testContext(t), trial, harness.NewClock(), &memory{})
+	d, err := c.world().Deploy(testContext(t), trial, harness.NewClock(), &memory{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := c.world(nil)
+	w := c.world()
 	w.cfg.Details = map[string]string{"deadAddress": "drop"}
 	env, err := w.Environment(t.Context())
 	if err != nil {

@@ -71,7 +71,7 @@ func realWorld(t *testing.T, name string) *World {
 	}
 	world, err := NewWorld(Config{
 		REST: cfg, Provider: cluster.Provider(), TargetImage: image,
-		LoadBalancerLog: cluster.(clusters.LoadBalancerLog).LoadBalancerLog,
+		LoadBalancerLog: cluster.(clusters.LoadBalancerLog),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"lameduck/clusters"
 	"lameduck/harness"
 )
 
@@ -222,7 +223,18 @@ func (c *fakeCluster) asked() []string {
 	return slices.Clone(c.requests)
 }
 
-func (c *fakeCluster) world(log func(context.Context, string, string) (io.ReadCloser, error)) *World {
+// fakeLog opens the log of a load balancer.
+type fakeLog func(namespace, ingress string, log clusters.LogName) (string, error)
+
+func (f fakeLog) LoadBalancerLog(_ context.Context, namespace, ingress string, log clusters.LogName) (io.ReadCloser, error) {
+	text, err := f(namespace, ingress, log)
+	return io.NopCloser(strings.NewReader(text)), err
+}
+
+// world is one without access to the load balancer's logs.
+func (c *fakeCluster) world() *World { return c.worldWithLog(nil) }
+
+func (c *fakeCluster) worldWithLog(log clusters.LoadBalancerLog) *World {
 	w, err := NewWorld(Config{REST: restConfig("http://127.0.0.1:0"), Provider: "fake", TargetImage: "target:1", LoadBalancerLog: log})
 	if err != nil {
 		panic(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"lameduck/clusters"
 	"lameduck/harness"
 )
 
@@ -38,11 +38,13 @@ func (d *deployment) Remove(ctx context.Context) error {
 	err := d.remove(ctx)
 	// Only now: the load balancer holds lines back for a moment, and closes its
 	// log when the Ingress goes, which is well before the last pod has gone.
-	if logErr := d.copyLoadBalancerLog(ctx); logErr != nil {
-		d.rec.Event(harness.Event{
-			At: d.clock.Now(), Kind: harness.EventLogIncomplete, Object: harness.LogLoadBalancer,
-			Detail: map[string]string{"error": logErr.Error()},
-		})
+	for _, l := range loadBalancerLogs {
+		if logErr := d.copyLoadBalancerLog(ctx, l.name, l.record); logErr != nil {
+			d.rec.Event(harness.Event{
+				At: d.clock.Now(), Kind: harness.EventLogIncomplete, Object: l.record,
+				Detail: map[string]string{"error": logErr.Error()},
+			})
+		}
 	}
 	return err
 }
@@ -64,24 +66,40 @@ func (d *deployment) remove(ctx context.Context) error {
 	return err
 }
 
-// copyLoadBalancerLog puts the load balancer's log into the record.
-func (d *deployment) copyLoadBalancerLog(ctx context.Context) error {
+// loadBalancerLogs are the logs that a record keeps, and their names in it.
+var loadBalancerLogs = []struct {
+	name   clusters.LogName
+	record string
+}{
+	{clusters.LogRequests, harness.LogLoadBalancer},
+	{clusters.LogTargets, harness.LogTargets},
+}
+
+// copyLoadBalancerLog puts one of the load balancer's logs into the record.
+func (d *deployment) copyLoadBalancerLog(ctx context.Context, name clusters.LogName, record string) error {
+	return d.eachLogLine(ctx, name, func(line []byte) error {
+		d.rec.Log(record, append([]byte(nil), line...))
+		return nil
+	})
+}
+
+// eachLogLine reads what one of the load balancer's logs has so far. line is
+// valid until each returns.
+func (d *deployment) eachLogLine(ctx context.Context, name clusters.LogName, each func(line []byte) error) error {
 	if d.world.cfg.LoadBalancerLog == nil {
 		return nil
 	}
-	log, err := d.world.cfg.LoadBalancerLog(ctx, d.namespace, appName)
+	log, err := d.world.cfg.LoadBalancerLog.LoadBalancerLog(ctx, d.namespace, appName, name)
 	if err != nil {
 		return fmt.Errorf("open the load balancer's log: %w", err)
 	}
 	defer log.Close()
-	return copyLines(log, d.rec)
-}
-
-func copyLines(log io.Reader, rec harness.Recorder) error {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(make([]byte, 0, 64<<10), longestLogLine)
 	for lines.Scan() {
-		rec.Log(harness.LogLoadBalancer, append([]byte(nil), lines.Bytes()...))
+		if err := each(lines.Bytes()); err != nil {
+			return err
+		}
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read the load balancer's log: %w", err)

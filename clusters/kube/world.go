@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"runtime"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"lameduck/clusters"
 	"lameduck/harness"
 )
 
@@ -33,9 +33,8 @@ type Config struct {
 	Provider string
 	// TargetImage is the built-in application, which every node has already.
 	TargetImage string
-	// LoadBalancerLog, if set, opens the load balancer's log of one Ingress (see
-	// clusters.LoadBalancerLog).
-	LoadBalancerLog func(ctx context.Context, namespace, ingress string) (io.ReadCloser, error)
+	// LoadBalancerLog, if set, gives access to the load balancer's logs.
+	LoadBalancerLog clusters.LoadBalancerLog
 	// ListenPort chooses the port of a trial's listener, which no two trials that
 	// run at once may share. Default: 20000 + the trial's number.
 	ListenPort func(harness.Trial) int

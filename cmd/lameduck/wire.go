@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,11 +85,7 @@ func newWorld(c clusters.Cluster, targetImage string) (*kube.World, error) {
 		return nil, err
 	}
 	cfg := kube.Config{REST: rest, Provider: c.Provider(), TargetImage: targetImage}
-	if l, ok := c.(clusters.LoadBalancerLog); ok {
-		cfg.LoadBalancerLog = func(ctx context.Context, namespace, ingress string) (io.ReadCloser, error) {
-			return l.LoadBalancerLog(ctx, namespace, ingress)
-		}
-	}
+	cfg.LoadBalancerLog, _ = c.(clusters.LoadBalancerLog)
 	return kube.NewWorld(cfg)
 }
 

@@ -50,7 +50,7 @@ func (t Trial) Events(each func(harness.Event) error) ([]Warning, error) {
 	})
 }
 
-// Log gives every line of a log (harness.LogLoadBalancer, harness.LogApp) to
+// Log gives every line of a log (one of harness's Log constants) to
 // each, like Requests. The line is valid until each returns.
 func (t Trial) Log(log string, each func(line []byte) error) ([]Warning, error) {
 	return t.read(log+logSuffix, func(line []byte) error { return stop(each(line)) })

@@ -206,7 +206,7 @@ func TestUnknownLogIsAFailure(t *testing.T) {
 	run := aRun()
 	rec := openTrial(t, create(t, run), run.Plan.Trials[0])
 	rec.Log("proxy", []byte("line"))
-	const want = `log "proxy": want one of ["lb" "app"]`
+	const want = `log "proxy": want one of ["lb" "targets" "app"]`
 	if err := rec.Finish(aResult(run.Plan.Trials[0])); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -24,7 +24,7 @@ const (
 )
 
 // logs are the logs that a trial keeps beside requests and events.
-var logs = []string{harness.LogLoadBalancer, harness.LogApp}
+var logs = []string{harness.LogLoadBalancer, harness.LogTargets, harness.LogApp}
 
 // timeLayout starts the name of a run directory, so that names sort by time.
 const timeLayout = "20060102T150405Z"
