@@ -234,7 +234,7 @@ func (f runFlags) makeCluster(ctx context.Context, p clusters.Provider, log *pro
 		if err != nil {
 			return nil, nil, usageError(fmt.Errorf("--use-cluster: %w", err))
 		}
-		return c, func() error { return nil }, f.prepareUsed(ctx, c, log)
+		return c, func() error { return nil }, f.prepareUsed(ctx, p, c, log)
 	}
 	// Up's lines have the time since its start, which is about ours.
 	c, err := p.Up(ctx, f.cluster.options, log.out)
@@ -250,9 +250,19 @@ func (f runFlags) makeCluster(ctx context.Context, p clusters.Provider, log *pro
 	return c, func() error { return p.Clean(context.WithoutCancel(ctx), name, log) }, nil
 }
 
-// prepareUsed makes sure that no other run is on a cluster that was there
-// before: its load and its listeners would be in the way of ours.
-func (f runFlags) prepareUsed(ctx context.Context, c clusters.Cluster, log *progress) error {
+// prepareUsed makes sure that a cluster that was there before is whole and has
+// no other run on it: its load and its listeners would be in the way of ours.
+func (f runFlags) prepareUsed(ctx context.Context, p clusters.Provider, c clusters.Cluster, log *progress) error {
+	status, err := p.Status(ctx, c.Name())
+	if err != nil {
+		return err
+	}
+	for _, part := range status.Parts {
+		if !part.Running {
+			return usageError(fmt.Errorf("cluster %s is not whole: %s on %s has stopped (log: %s); make it anew: lameduck cluster down --name %[1]s, then up",
+				c.Name(), part.Name, part.Host, part.Log))
+		}
+	}
 	rest, err := c.REST()
 	if err != nil {
 		return err

@@ -237,6 +237,9 @@ func (r *Removed) removeDir(c Cluster) error {
 		return nil
 	}
 	if _, err := os.Lstat(c.LockFile); err == nil {
+		if err := removeAllBut(c.Dir, c.LockFile); err != nil {
+			return err
+		}
 		if err := os.RemoveAll(c.Dir); err != nil {
 			return err
 		}
@@ -245,6 +248,23 @@ func (r *Removed) removeDir(c Cluster) error {
 			c.Dir, filepath.Base(c.LockFile), err)
 	}
 	r.Dir = c.Dir
+	return nil
+}
+
+// removeAllBut leaves one file of a directory. The file by which a directory is
+// known as ours must go last: a removal that is cut off can then be repeated.
+func removeAllBut(dir, file string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); path != file {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -179,6 +179,28 @@ func TestRemoveDir(t *testing.T) {
 	}
 }
 
+// A removal that ends half-way must leave what the next one knows the directory
+// by.
+func TestRemoveAllButKeepsTheLock(t *testing.T) {
+	dir := t.TempDir()
+	lock := filepath.Join(dir, "lock")
+	for _, path := range []string{filepath.Join(dir, "a", "b"), filepath.Join(dir, "z")} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(lock, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeAllBut(dir, lock); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "lock" {
+		t.Errorf("left %v, error %v; want the lock only", entries, err)
+	}
+}
+
 func TestRemovedString(t *testing.T) {
 	r := Removed{Processes: make([]Process, 2), Cgroups: make([]string, 3), Dir: "/state/x"}
 	if got, want := r.String(), "2 process(es), 3 cgroup(s), /state/x"; got != want {
