@@ -7,11 +7,11 @@ import (
 )
 
 // scaleIn is the main experiment: an HPA removes four of six pods while
-// clients use a load balancer in instance mode.
+// clients use a load balancer, in instance mode and in IP mode.
 func scaleIn() harness.Experiment {
 	return harness.Experiment{
 		Name:  "scale-in",
-		About: "HPA scale-in from 6 pods to 2 behind an instance-mode load balancer",
+		About: "HPA scale-in from 6 pods to 2 behind an instance-mode and an IP-mode load balancer",
 		Base: harness.Setup{
 			Workload: harness.Workload{
 				Replicas:    6,
@@ -57,16 +57,25 @@ func scaleIn() harness.Experiment {
 				Limit: harness.Dur(2 * time.Minute),
 			},
 		},
-		TargetTypes: []harness.TargetType{harness.TargetInstance},
+		TargetTypes: []harness.TargetType{harness.TargetInstance, harness.TargetIP},
 		Connections: []harness.Connections{harness.ConnectionsPooled},
-		Mitigations: mitigations("none", "prestop-sleep-10s", "sigterm-wait-10s", "prestop-sleep-40s-grace-30s"),
-		Repeats:     3,
-		// The last mitigation is there to show what the grace period caps, so
-		// nothing is expected of it.
+		Mitigations: mitigations("none", "prestop-sleep-10s", "sigterm-wait-10s", "prestop-sleep-40s-grace-30s", "prestop-sleep-25s-grace-60s"),
+		// In IP mode a target gets requests until its deregistration has reached
+		// every node of the load balancer, so a sleep must be longer than that.
+		Exclude: []harness.Selector{
+			{TargetType: harness.TargetIP, Mitigation: "prestop-sleep-10s"},
+			{TargetType: harness.TargetIP, Mitigation: "sigterm-wait-10s"},
+			{TargetType: harness.TargetIP, Mitigation: "prestop-sleep-40s-grace-30s"},
+			{TargetType: harness.TargetInstance, Mitigation: "prestop-sleep-25s-grace-60s"},
+		},
+		Repeats: 3,
+		// prestop-sleep-40s-grace-30s is there to show what the grace period caps,
+		// so nothing is expected of it.
 		Expect: []harness.Expectation{
 			{Selector: harness.Selector{Mitigation: "none"}, Failed: harness.ExpectSome},
 			{Selector: harness.Selector{Mitigation: "prestop-sleep-10s"}, Failed: harness.ExpectNone},
 			{Selector: harness.Selector{Mitigation: "sigterm-wait-10s"}, Failed: harness.ExpectNone},
+			{Selector: harness.Selector{Mitigation: "prestop-sleep-25s-grace-60s"}, Failed: harness.ExpectNone},
 		},
 	}
 }

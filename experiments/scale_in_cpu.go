@@ -21,7 +21,8 @@ func scaleInCPU() harness.Experiment {
 	// metrics-server scrapes, the HPA's sync period and its stabilisation
 	// window come before the first pod goes.
 	e.Base.Scenario.Limit = harness.Dur(5 * time.Minute)
-	e.Mitigations = mitigations("none", "prestop-sleep-10s")
+	e.TargetTypes = []harness.TargetType{harness.TargetInstance}
+	e.Mitigations, e.Exclude = mitigations("none", "prestop-sleep-10s"), nil
 	e.Expect = []harness.Expectation{
 		{Selector: harness.Selector{Mitigation: "none"}, Failed: harness.ExpectSome},
 		{Selector: harness.Selector{Mitigation: "prestop-sleep-10s"}, Failed: harness.ExpectNone},

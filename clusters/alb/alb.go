@@ -16,39 +16,53 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
+
+	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/certificate"
+	"lameduck/clusters/alb/controller"
+	"lameduck/clusters/alb/elb"
 )
 
 // Options of the load balancer.
 type Options struct {
-	// Kubeconfig is the path of the cluster's kubeconfig.
+	// Kubeconfig is the path of the cluster's kubeconfig; "": that of the pod in
+	// which this runs.
 	Kubeconfig string
-	// Address is where the listeners of all Ingresses listen, and what their
-	// status shows: an IP address of this machine or network namespace.
-	Address string
-	// LogDir gets <namespace>/<ingress>.jsonl, a LogLine per request.
+	// Addresses are those of the load balancer nodes: IP addresses of this machine
+	// or network namespace, on which the listeners of all Ingresses listen, and
+	// which their status shows. An ALB has at least two nodes.
+	Addresses []string
+	// LogDir gets the logs (see accesslog.Log).
 	LogDir string
 	// Log gets messages for people, a line each. nil: none.
 	Log io.Writer
-	// HealthzAddr (host:port) serves /healthz: 200 when the API server is
-	// being watched, 503 before. "": not served.
+	// HealthzAddr (host:port) serves /healthz (200 when the API server is being
+	// watched, 503 before) and /metrics (see accesslog.Counters). "": not served.
 	HealthzAddr string
-	Settings    Settings
+	// WebhookAddr (IP address:port) is where the API server reaches the webhook
+	// that adds readiness gates to pods. "": there is none.
+	WebhookAddr string
+	// ControllerLag is how long a change of endpoints waits before the controller
+	// looks at it.
+	ControllerLag elb.Range
+	Settings      elb.Settings
 }
 
 // Run serves the Ingresses of class alb until ctx ends. Then it stops
 // accepting, lets requests in flight end for Settings.DrainTimeout, and cuts
 // the rest. The end of ctx is not an error.
 func Run(ctx context.Context, o Options) error {
-	if err := o.check(); err != nil {
+	if _, err := o.resolve(); err != nil {
 		return err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("read kubeconfig: %w", err)
+		return err
 	}
-	// One worker writes, so this only bounds bursts, as when the nodes of many
+	// Two workers write, so this only bounds bursts, as when the nodes of many
 	// Ingresses change at once.
 	config.QPS, config.Burst = 50, 100
 	config.UserAgent = "lameduck-alb"
@@ -59,78 +73,128 @@ func Run(ctx context.Context, o Options) error {
 	return run(ctx, client, o)
 }
 
-// check finds what would otherwise show only when the first Ingress comes.
-func (o Options) check() error {
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no kubeconfig is given, and this is not a pod: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// addresses are the parsed ones of Options.
+type addresses struct {
+	nodes   []netip.Addr
+	webhook netip.AddrPort // the zero value: none
+}
+
+// resolve finds what would otherwise show only when the first Ingress comes.
+func (o Options) resolve() (addresses, error) {
+	var a addresses
 	var errs []error
-	if _, err := netip.ParseAddr(o.Address); err != nil {
-		errs = append(errs, fmt.Errorf("address is %q: want an IP address of this machine or network namespace", o.Address))
+	for _, text := range o.Addresses {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("address is %q: want an IP address of this machine or network namespace", text))
+			continue
+		}
+		a.nodes = append(a.nodes, addr)
+	}
+	if len(o.Addresses) == 0 {
+		errs = append(errs, errors.New("no address: want at least one, for each load balancer node"))
+	}
+	if o.WebhookAddr != "" {
+		var err error
+		if a.webhook, err = netip.ParseAddrPort(o.WebhookAddr); err != nil {
+			errs = append(errs, fmt.Errorf("webhook address is %q: want an IP address and a port", o.WebhookAddr))
+		}
 	}
 	if o.LogDir == "" {
 		errs = append(errs, errors.New("log directory is empty: name one"))
 	} else if err := os.MkdirAll(o.LogDir, 0o755); err != nil {
 		errs = append(errs, fmt.Errorf("make log directory: %w", err))
 	}
-	if p := o.Settings.PoolOrder; p != "" && p != PoolLIFO && p != PoolFIFO {
-		errs = append(errs, fmt.Errorf("pool order is %q: want %s or %s", p, PoolLIFO, PoolFIFO))
-	}
+	errs = append(errs, o.Settings.Check())
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return a, err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(o.Address, "0"))
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", o.Address, err)
+	for _, addr := range a.nodes {
+		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+		if err != nil {
+			return a, fmt.Errorf("listen on %s: %w", addr, err)
+		}
+		if err := l.Close(); err != nil {
+			return a, err
+		}
 	}
-	return l.Close()
+	return a, nil
 }
 
 // run is Run with a client, which tests fake.
 func run(ctx context.Context, client kubernetes.Interface, o Options) (err error) {
-	h, err := newHangups()
+	at, err := o.resolve()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.close()) }()
 	messages := io.Writer(io.Discard)
 	if o.Log != nil {
 		messages = &lockedWriter{w: o.Log}
 	}
+	cert, err := certificate.SelfSigned(at.nodes...)
+	if err != nil {
+		return err
+	}
+	counters := accesslog.NewCounters()
+	var c *controller.Controller
+	service, err := elb.New(elb.Options{
+		Nodes: at.nodes, Settings: o.Settings, LogDir: o.LogDir, Counters: counters, Certificate: cert, Messages: messages,
+		// Nothing changes before the controller runs.
+		StateChanged: func(groupID string, target netip.AddrPort, s elb.State) { c.TargetChanged(groupID, target, s) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, service.Close()) }()
+
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	events := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "ingress"})
-
-	c, err := newController(client, events, &environment{
-		address:  o.Address,
-		logDir:   o.LogDir,
-		settings: o.Settings.withDefaults(),
-		hangups:  h,
-		messages: messages,
+	c, err = controller.New(client, events, service, controller.Options{
+		Addresses: at.nodes, Lag: o.ControllerLag, WebhookAddress: at.webhook, Messages: messages,
 	})
 	if err != nil {
 		return err
 	}
 	if o.HealthzAddr != "" {
-		stop, err := serveHealthz(o.HealthzAddr, c)
+		stop, err := serveHealthz(o.HealthzAddr, c.Synced, counters)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	fmt.Fprintf(messages, "load balancer on %s\n", o.Address)
-	return c.run(ctx)
+	fmt.Fprintf(messages, "load balancer on %v\n", at.nodes)
+	return c.Run(ctx)
 }
 
-func serveHealthz(addr string, c *controller) (stop func(), err error) {
+func serveHealthz(addr string, synced func() bool, counters *accesslog.Counters) (stop func(), err error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for healthz: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if !c.synced.Load() {
+		if !synced() {
 			http.Error(w, "not watching the API server yet", http.StatusServiceUnavailable)
 		}
 	})
+	mux.Handle("GET /metrics", counters.Handler())
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = s.Serve(l) }) // ends with stop

@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -139,7 +140,8 @@ func (l layout) albComponent(self string) (machine.Component, error) {
 	return machine.Component{Name: "alb", Path: self, Args: []string{
 		"alb",
 		"--kubeconfig", filepath.Join(l.host(hostLB), "alb.kubeconfig"),
-		"--address", loadBalancer.String(),
+		"--address", loadBalancers[0].String(), "--address", loadBalancers[1].String(),
+		"--webhook-address", netip.AddrPortFrom(loadBalancers[0], albWebhookPort).String(),
 		"--log-dir", l.albLogs(),
 		"--healthz-address", health,
 	}, After: []machine.Probe{l.apiServes()}, Ready: &machine.Probe{URL: "http://" + health + "/healthz"}}, nil

@@ -29,17 +29,21 @@ const MaxNodes = 20
 var (
 	subnet        = netip.MustParsePrefix("198.18.0.1/24") // the router's address
 	controlPlane  = netip.MustParseAddr("198.18.0.2")
-	loadBalancer  = netip.MustParseAddr("198.18.0.5")
 	client        = netip.MustParseAddr("198.18.0.6")
 	serviceRange  = netip.MustParsePrefix("198.18.128.0/20")
 	kubernetesSvc = serviceRange.Addr().Next() // Service default/kubernetes, always the first address
 	podRange      = netip.MustParsePrefix("198.19.0.0/16")
+
+	// loadBalancers are the nodes of every load balancer, two as an ALB has in the
+	// least (AWS user guide: subnets in at least two Availability Zones).
+	loadBalancers = []netip.Addr{netip.MustParseAddr("198.18.0.5"), netip.MustParseAddr("198.18.0.7")}
 )
 
 const (
 	apiPort         = 6443
 	metricsPort     = 4443
 	albHealthPort   = 8081
+	albWebhookPort  = 9443
 	proxyHealthPort = 10256 // kube-proxy's default; what external load balancers ask
 )
 
@@ -145,7 +149,8 @@ func (l layout) topology(nodes int, dead network.Dead) network.Topology {
 		})
 	}
 	add(hostCP, controlPlane, nil)
-	add(hostLB, loadBalancer, nil)
+	add(hostLB, loadBalancers[0], nil)
+	t.Hosts[len(t.Hosts)-1].More = loadBalancers[1:]
 	// The clients stand for many machines, so one machine's supply of ports
 	// must not be the limit when each request gets a connection of its own.
 	add(hostClient, client, map[string]string{

@@ -187,7 +187,7 @@ var publishedScheme = map[string]string{publishedAPI: "https://", publishedLB: "
 // Ingress that names no port listens on 80.
 var forwards = []machine.Forward{
 	{Name: publishedAPI, To: net.JoinHostPort(controlPlane.String(), fmt.Sprint(apiPort))},
-	{Name: publishedLB, To: net.JoinHostPort(loadBalancer.String(), "80")},
+	{Name: publishedLB, To: net.JoinHostPort(loadBalancers[0].String(), "80")},
 }
 
 // configure writes all files that the processes need.

@@ -43,6 +43,7 @@ type runFlags struct {
 	parallel    int
 	mitigations []string
 	connections []string
+	targets     []string
 }
 
 func runCommand() *cobra.Command {
@@ -85,6 +86,7 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
 	flags.IntVar(&f.rate, "rate", 0, "requests per second of each trial (default: the experiment's)")
 	flags.IntVar(&f.parallel, "parallel", 0, fmt.Sprintf("trials at a time (default: by cores, with at most %d requests per second in all)", maxTotalRate))
 	flags.StringSliceVar(&f.mitigations, "mitigations", nil, "only these mitigations, comma-separated (default: the experiment's)")
+	flags.StringSliceVar(&f.targets, "targets", nil, "instance, ip or both, comma-separated: what the load balancer registers (default: the experiment's)")
 	flags.StringSliceVar(&f.connections, "connections", nil, "pooled, new or both, comma-separated (default: the experiment's)")
 	return cmd
 }
@@ -120,6 +122,15 @@ func (f runFlags) experiment(name string) (harness.Experiment, error) {
 	}
 	if f.rate > 0 {
 		e.Base.Load.Rate = f.rate
+	}
+	if len(f.targets) > 0 {
+		e.TargetTypes = nil
+		for _, t := range f.targets {
+			e.TargetTypes = append(e.TargetTypes, harness.TargetType(t))
+		}
+	}
+	if len(f.mitigations) > 0 {
+		e.Exclude = nil // it is about the experiment's own list
 	}
 	if len(f.connections) > 0 {
 		e.Connections = nil

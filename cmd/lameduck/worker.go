@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lameduck/clusters/alb"
 	"lameduck/harness/load"
 )
 
@@ -25,25 +24,4 @@ func workerCommand() *cobra.Command {
 			return load.Worker(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
-}
-
-func albCommand() *cobra.Command {
-	var o alb.Options
-	cmd := &cobra.Command{
-		Use:   "alb",
-		Short: "Answer Ingresses of class alb as the AWS Load Balancer Controller and an ALB would",
-		Long: `Watch the Ingresses of class alb of a cluster and serve them on --address, one
-listener for each port in alb.ingress.kubernetes.io/listen-ports. A stand-in
-for clusters without AWS: on the embedded cluster it is started by itself.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Log = cmd.ErrOrStderr()
-			return alb.Run(cmd.Context(), o)
-		},
-	}
-	cmd.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
-	cmd.Flags().StringVar(&o.Address, "address", "127.0.0.1", "address to listen on")
-	cmd.Flags().StringVar(&o.HealthzAddr, "healthz-address", "", "host:port that serves /healthz (default: none)")
-	cmd.Flags().StringVar(&o.LogDir, "log-dir", "", "directory for <namespace>/<ingress>.jsonl, a line per request")
-	return cmd
 }

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lameduck/clusters/alb"
+	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/proxy"
+)
+
+func albCommand() *cobra.Command {
+	var o alb.Options
+	var lags lagFlags
+	cmd := &cobra.Command{
+		Use:   "alb",
+		Short: "Answer Ingresses of class alb as the AWS Load Balancer Controller and an ALB would",
+		Long: `Watch the Ingresses of class alb of a cluster and serve them, one listener on
+every --address for each port in alb.ingress.kubernetes.io/listen-ports. A
+stand-in for clusters without AWS: on the embedded cluster it is started by
+itself.
+
+What AWS does not publish can be set, here for all Ingresses and by annotations
+under alb.lameduck.dev/ for one. Lags are drawn anew each time, for each load
+balancer node: a duration (17s), a range (5s..20s), none or nlb.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Log = cmd.ErrOrStderr()
+			if err := o.Settings.Check(); err != nil {
+				return usageError(err)
+			}
+			lags.apply(&o)
+			return alb.Run(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: that of the pod this runs in)")
+	f.StringSliceVar(&o.Addresses, "address", []string{"127.0.0.1"}, "addresses of the load balancer nodes, comma-separated or repeated")
+	f.StringVar(&o.HealthzAddr, "healthz-address", "", "host:port that serves /healthz and /metrics (default: none)")
+	f.StringVar(&o.WebhookAddr, "webhook-address", "", "address:port at which the API server reaches the webhook for readiness gates (default: none)")
+	f.StringVar(&o.LogDir, "log-dir", "", "directory for <namespace>/<ingress>.log, .jsonl and .targets.jsonl")
+	s := &o.Settings
+	f.Var(&lags.deregistration, "deregistration-lag", "until a node sends no new requests to a deregistered target (default 5s..20s)")
+	f.Var(&lags.registration, "registration-lag", "until a node first checks a new target (default 2s..5s)")
+	f.Var(&lags.weight, "weight-lag", "until a change of weights reaches a node (default 10s..20s)")
+	f.Var(&lags.controller, "controller-lag", "until the controller looks at changed endpoints (default none)")
+	f.BoolVar(&s.CloseIdleAtDeregistration, "close-idle-at-deregistration", false, "close idle connections to a target when its deregistration reaches a node")
+	f.StringVar((*string)(&s.PoolOrder), "pool-order", string(proxy.PoolLIFO), "idle connection that is used next: lifo or fifo")
+	f.IntVar(&s.UnusableStatus, "unusable-status", 503, "answer when only initial and draining targets are left: 502 or 503")
+	f.StringVar((*string)(&s.OverQuota), "over-quota", string(elb.OverQuotaRefuse), "what the 1001st target of a group does: refuse (the call) or stale (the group takes no changes)")
+	f.Float64Var(&s.APIRate, "api-rate", 0, "calls per second that may change something, 0 for any number; more are throttled")
+	f.IntVar(&s.APIBurst, "api-burst", 20, "calls at once, with --api-rate")
+	f.DurationVar(&s.ConnectTimeout, "connect-timeout", 0, "for a connection to a target (default 10s)")
+	return cmd
+}
+
+// lagFlags are the lags, where it matters whether one was given.
+type lagFlags struct {
+	deregistration, registration, weight, controller rangeFlag
+}
+
+func (l lagFlags) apply(o *alb.Options) {
+	o.Settings.DeregistrationLag, o.Settings.RegistrationLag, o.Settings.WeightLag = l.deregistration.r, l.registration.r, l.weight.r
+	if l.controller.r != nil {
+		o.ControllerLag = *l.controller.r
+	}
+}
+
+// rangeFlag is a flag with a range of times; r is nil if it was not given.
+type rangeFlag struct{ r *elb.Range }
+
+var _ pflag.Value = (*rangeFlag)(nil)
+
+func (f *rangeFlag) Set(text string) error {
+	r, err := elb.ParseRange(text)
+	if err != nil {
+		return err
+	}
+	f.r = &r
+	return nil
+}
+
+func (f *rangeFlag) String() string {
+	if f.r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s..%s", f.r.Min, f.r.Max)
+}
+
+func (*rangeFlag) Type() string { return "lag" }
