@@ -57,7 +57,15 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 	if err := w.create(ctx, objects); err != nil {
 		return nil, err
 	}
-	if err := d.waitUp(ctx); err != nil {
+	// The load balancer comes last: a check that fails because nothing listens
+	// yet would cost a whole interval.
+	if err := d.waitPodsUp(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.createIngress(ctx, objects); err != nil {
+		return nil, err
+	}
+	if err := d.waitAddress(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.waitTargets(ctx); err != nil {
@@ -97,47 +105,56 @@ func (w *World) createNamespace(ctx context.Context, ns *corev1.Namespace) error
 	return nil
 }
 
-// create makes everything but the namespace.
+// create makes everything but the namespace and the Ingress.
 func (w *World) create(ctx context.Context, o Objects) error {
 	namespace, options := o.Namespace.Name, metav1.CreateOptions{}
-	created := func(kind, name string, err error) error {
-		if err != nil {
-			return fmt.Errorf("create %s %s in namespace %s: %w", kind, name, namespace, err)
-		}
-		return nil
-	}
 	for _, s := range o.Services {
 		_, err := w.client.CoreV1().Services(namespace).Create(ctx, s, options)
-		if err := created(s.Kind, s.Name, err); err != nil {
+		if err := created(s.Kind, s.Name, namespace, err); err != nil {
 			return err
 		}
-	}
-	_, err := w.client.NetworkingV1().Ingresses(namespace).Create(ctx, o.Ingress, options)
-	if err := created(o.Ingress.Kind, o.Ingress.Name, err); err != nil {
-		return err
 	}
 	for _, d := range o.Deployments {
 		_, err := w.client.AppsV1().Deployments(namespace).Create(ctx, d, options)
-		if err := created(d.Kind, d.Name, err); err != nil {
+		if err := created(d.Kind, d.Name, namespace, err); err != nil {
 			return err
 		}
 	}
-	_, err = w.client.AutoscalingV2().HorizontalPodAutoscalers(namespace).Create(ctx, o.HPA, options)
-	return created(o.HPA.Kind, o.HPA.Name, err)
+	_, err := w.client.AutoscalingV2().HorizontalPodAutoscalers(namespace).Create(ctx, o.HPA, options)
+	return created(o.HPA.Kind, o.HPA.Name, namespace, err)
 }
 
-// waitUp waits for pods and load balancer; its error says what is missing.
-func (d *deployment) waitUp(ctx context.Context) error {
+func (w *World) createIngress(ctx context.Context, o Objects) error {
+	_, err := w.client.NetworkingV1().Ingresses(o.Namespace.Name).Create(ctx, o.Ingress, metav1.CreateOptions{})
+	return created(o.Ingress.Kind, o.Ingress.Name, o.Namespace.Name, err)
+}
+
+func created(kind, name, namespace string, err error) error {
+	if err != nil {
+		return fmt.Errorf("create %s %s in namespace %s: %w", kind, name, namespace, err)
+	}
+	return nil
+}
+
+// waitPodsUp waits for the pods; its error says what is missing.
+func (d *deployment) waitPodsUp(ctx context.Context) error {
 	replicas := d.trial.Setup.Workload.Replicas
-	err := d.view.wait(ctx, func() (bool, error) {
+	return d.waitUp(ctx, func() (bool, error) {
 		if err := giveUp(d.view.allPods()); err != nil {
 			return false, err
 		}
-		return count(d.view.podsOf(appName)).settled(replicas) && count(d.view.podsOf(controlName)).settled(1) &&
-			len(d.view.addresses()) > 0, nil
+		return count(d.view.podsOf(appName)).settled(replicas) && count(d.view.podsOf(controlName)).settled(1), nil
 	})
-	if err != nil {
-		return fmt.Errorf("wait until namespace %s is up: %w: %s", d.namespace, err, d.state(ctx, replicas))
+}
+
+// waitAddress waits for the load balancer.
+func (d *deployment) waitAddress(ctx context.Context) error {
+	return d.waitUp(ctx, func() (bool, error) { return len(d.view.addresses()) > 0, nil })
+}
+
+func (d *deployment) waitUp(ctx context.Context, up func() (bool, error)) error {
+	if err := d.view.wait(ctx, up); err != nil {
+		return fmt.Errorf("wait until namespace %s is up: %w: %s", d.namespace, err, d.state(ctx, d.trial.Setup.Workload.Replicas))
 	}
 	return nil
 }
@@ -148,7 +165,7 @@ func (d *deployment) state(ctx context.Context, replicas int) string {
 	if count(d.view.podsOf(controlName)).ready == 0 {
 		parts = append(parts, "control pod not ready")
 	}
-	if len(d.view.addresses()) == 0 {
+	if len(d.view.ingresses.List()) > 0 && len(d.view.addresses()) == 0 {
 		parts = append(parts, fmt.Sprintf("the Ingress has no address (does a controller for ingress class %s run?)", IngressClass))
 	}
 	parts = append(parts, troubles(d.view.allPods())...)

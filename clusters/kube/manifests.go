@@ -51,7 +51,7 @@ const (
 	stabilization = 15
 )
 
-// Objects are all that one trial deploys, in the order of creation.
+// Objects are all that one trial deploys.
 type Objects struct {
 	Namespace   *corev1.Namespace
 	Services    []*corev1.Service

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// All returns the objects in the order of creation.
+// All returns the objects in an order in which they can be created.
 func (o Objects) All() []any {
 	all := []any{o.Namespace}
 	for _, s := range o.Services {

@@ -9,6 +9,7 @@ import (
 	"lameduck/clusters/alb"
 	"lameduck/clusters/alb/elb"
 	"lameduck/clusters/alb/proxy"
+	"lameduck/clusters/images"
 )
 
 func albCommand() *cobra.Command {
@@ -35,6 +36,7 @@ balancer node: a duration (17s), a range (5s..20s), none or nlb.`,
 			return alb.Run(cmd.Context(), o)
 		},
 	}
+	cmd.AddCommand(albManifest())
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: that of the pod this runs in)")
 	f.StringSliceVar(&o.Addresses, "address", []string{"127.0.0.1"}, "addresses of the load balancer nodes, comma-separated or repeated")
@@ -90,3 +92,36 @@ func (f *rangeFlag) String() string {
 }
 
 func (*rangeFlag) Type() string { return "lag" }
+
+func albManifest() *cobra.Command {
+	var archive string
+	cmd := &cobra.Command{
+		Use:   "manifest",
+		Short: "Print what runs the load balancer as a pod, and write its image",
+		Long: `Print the manifest that runs the load balancer as a pod of a cluster without
+AWS, and write its image, made of this binary, as a docker-format archive for
+the nodes to load: there is no registry it could be pulled from.`,
+		Example: `  lameduck alb manifest --image-archive alb.tar | kubectl apply -f -
+  kind load image-archive alb.tar`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, _, err := executable()
+			if err != nil {
+				return err
+			}
+			ref, err := images.Ref("alb", self)
+			if err != nil {
+				return err
+			}
+			if archive != "" {
+				if err := images.Write(archive, ref, map[string]string{alb.Binary: self}, []string{alb.Binary}); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), alb.Manifest(ref))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&archive, "image-archive", "", "write the image to this file (default: not written)")
+	return cmd
+}
