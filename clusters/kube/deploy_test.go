@@ -199,7 +199,7 @@ func TestDeployIsInterrupted(t *testing.T) {
 		return false, nil, nil
 	})
 	_, err := c.world().Deploy(ctx, testTrial(), harness.NewClock(), &memory{})
-	checkError(t, err, "interrupted", "5 of 6 pods ready", "the Ingress has no address", "pod app-5: not scheduled: Unschedulable (0/2 nodes)")
+	checkError(t, err, "interrupted", "5 of 6 pods ready", "pod app-5: not scheduled: Unschedulable (0/2 nodes)")
 	if left := c.left(t, testNamespace); left != nil || c.namespaces(t) != nil {
 		t.Errorf("left behind: %v, namespaces %v", left, c.namespaces(t))
 	}
@@ -239,4 +239,13 @@ func TestTargetHasEveryNode(t *testing.T) {
 	if got := targetAt([]string{"lb.example"}, 80); got.Nodes != nil {
 		t.Errorf("nodes %v for a name, want none: it is looked up", got.Nodes)
 	}
+}
+
+func TestNoLoadBalancerIsNamed(t *testing.T) {
+	c := newFakeCluster()
+	c.address = ""
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := c.world().Deploy(ctx, testTrial(), harness.NewClock(), &memory{})
+	checkError(t, err, "6 of 6 pods ready", "the Ingress has no address (does a controller for ingress class alb run?)")
 }
