@@ -127,7 +127,7 @@ func TestRun(t *testing.T) {
 	}
 	eventually(t, "metrics", func() bool {
 		_, text := get("http://" + healthz + "/metrics")
-		return strings.Contains(text, `HealthyHostCount{TargetGroup="ns/app:80"} 1`) && strings.Contains(text, `HTTPCode_Target_2XX_Count{LoadBalancer="ns/app",TargetGroup="ns/app:80"}`)
+		return strings.Contains(text, `HealthyHostCount{LoadBalancer="ns/app",TargetGroup="ns/app:80"} 1`) && strings.Contains(text, `HTTPCode_Target_2XX_Count{LoadBalancer="ns/app",TargetGroup="ns/app:80"}`)
 	})
 	eventually(t, "event in the API server", func() bool {
 		events, err := client.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})

@@ -59,8 +59,8 @@ func NewCounters() *Counters {
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 	}, []string{labelLoadBalancer, labelTargetGroup})
 	c.registry.MustRegister(c.responseTime)
-	c.healthy = gauge("HealthyHostCount", "Targets that are healthy.", labelTargetGroup)
-	c.unhealthy = gauge("UnHealthyHostCount", "Targets that are unhealthy.", labelTargetGroup)
+	c.healthy = gauge("HealthyHostCount", "Targets that are healthy.", labelLoadBalancer, labelTargetGroup)
+	c.unhealthy = gauge("UnHealthyHostCount", "Targets that are unhealthy.", labelLoadBalancer, labelTargetGroup)
 	return c
 }
 
@@ -70,15 +70,15 @@ func (c *Counters) Handler() http.Handler {
 }
 
 // Hosts sets the number of targets of a group that are healthy and unhealthy.
-func (c *Counters) Hosts(group string, healthy, unhealthy int) {
-	c.healthy.WithLabelValues(group).Set(float64(healthy))
-	c.unhealthy.WithLabelValues(group).Set(float64(unhealthy))
+func (c *Counters) Hosts(loadBalancer, group string, healthy, unhealthy int) {
+	c.healthy.WithLabelValues(loadBalancer, group).Set(float64(healthy))
+	c.unhealthy.WithLabelValues(loadBalancer, group).Set(float64(unhealthy))
 }
 
 // GroupGone forgets the gauges of a group.
-func (c *Counters) GroupGone(group string) {
-	c.healthy.DeleteLabelValues(group)
-	c.unhealthy.DeleteLabelValues(group)
+func (c *Counters) GroupGone(loadBalancer, group string) {
+	c.healthy.DeleteLabelValues(loadBalancer, group)
+	c.unhealthy.DeleteLabelValues(loadBalancer, group)
 }
 
 // LoadBalancer are the counters of one load balancer, which cost little per

@@ -250,13 +250,13 @@ func (g *group) count() {
 	healthy, unhealthy := 0, 0
 	for _, t := range g.targets {
 		switch t.told.State {
-		case StateHealthy:
+		case StateHealthy, StateUnavailable: // without checks it gets requests
 			healthy++
 		case StateUnhealthy:
 			unhealthy++
 		}
 	}
-	c.Hosts(g.name, healthy, unhealthy)
+	c.Hosts(g.loadBalancer, g.name, healthy, unhealthy)
 }
 
 // close cuts everything.
@@ -276,6 +276,6 @@ func (g *group) close(why proxy.Cause) {
 		n.publish()
 	}
 	if c := g.service.options.Counters; c != nil {
-		c.GroupGone(g.name)
+		c.GroupGone(g.loadBalancer, g.name)
 	}
 }

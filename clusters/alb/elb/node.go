@@ -112,6 +112,9 @@ func newNodeTarget(t *target, view *nodeView) *nodeTarget {
 
 // enter starts the registration lag, after which the first check is made.
 func (nt *nodeTarget) enter() {
+	if nt.target.unusable() {
+		return // never checked, never chosen
+	}
 	nt.phase, nt.passes, nt.fails = phasePending, 0, 0
 	lag := nt.target.group.registrationLag()
 	nt.record(StateInitial, ReasonRegistrationInProgress, "reaches the node after "+lag.Round(time.Millisecond).String())

@@ -50,6 +50,9 @@ func (s *Service) compile(spec LoadBalancer) (*rules, error) {
 			err = cmp.Or(err, fmt.Errorf("an action forwards to %d target groups; the quota is %d", len(a.Forward), MaxGroupsPerAction))
 		}
 		for _, f := range a.Forward {
+			if f.Weight < 0 || f.Weight > MaxWeight {
+				err = cmp.Or(err, fmt.Errorf("weight of target group %s is %d: want 0..%d", f.GroupID, f.Weight, MaxWeight))
+			}
 			w := weighted{weight: f.Weight}
 			if f.GroupID != "" {
 				if w.group = s.groups[f.GroupID]; w.group == nil {
@@ -320,11 +323,8 @@ func (d *Redirect) location(r proxy.Request, path, query string) string {
 	fill := strings.NewReplacer("#{protocol}", r.Scheme(), "#{host}", hostName(r.Host()), "#{port}", r.Port(),
 		"#{path}", strings.TrimPrefix(path, "/"), "#{query}", query).Replace
 	protocol := strings.ToLower(fill(cmp.Or(d.Protocol, "#{protocol}")))
-	port := fill(cmp.Or(d.Port, "#{port}"))
-	target := protocol + "://" + fill(cmp.Or(d.Host, "#{host}"))
-	if port != map[string]string{"http": "80", "https": "443"}[protocol] {
-		target += ":" + port
-	}
+	// The port is always written (user guide, Access logs: example with a redirect).
+	target := protocol + "://" + fill(cmp.Or(d.Host, "#{host}")) + ":" + fill(cmp.Or(d.Port, "#{port}"))
 	target += "/" + strings.TrimPrefix(fill(cmp.Or(d.Path, "/#{path}")), "/")
 	if q := fill(cmp.Or(d.Query, "#{query}")); q != "" {
 		target += "?" + q

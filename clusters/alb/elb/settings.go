@@ -77,6 +77,7 @@ const (
 	MaxTargetsPerLoadBalancer = 1000
 	MaxGroupsPerLoadBalancer  = 100
 	MaxGroupsPerAction        = 5
+	MaxWeight                 = 999
 )
 
 // Options of a Service.

@@ -3,6 +3,7 @@ package elb
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -79,6 +80,12 @@ func (t *target) stop() {
 	}
 }
 
+// unusable says whether the address is one of the load balancer's own (ELBv2 API
+// reference, TargetHealth: Target.IpUnusable).
+func (t *target) unusable() bool {
+	return t.group.spec.Type == TargetIP && slices.Contains(t.group.service.options.Nodes, t.addr.Addr())
+}
+
 // health is the state over all nodes: the least advanced one.
 func (t *target) health() TargetHealth {
 	h := TargetHealth{Target: t.addr}
@@ -92,9 +99,12 @@ func (t *target) health() TargetHealth {
 		h.State, h.Reason, h.Description = StateUnused, ReasonNotInUse, "Target group is not configured to receive traffic from the load balancer"
 		return h
 	}
+	if t.unusable() {
+		return TargetHealth{t.addr, StateUnused, ReasonIPUnusable, "Target IP address is that of a load balancer node"}
+	}
 	h.State = StateHealthy
 	if t.group.spec.HealthCheck.Disabled {
-		h.Reason = ReasonHealthCheckDisabled
+		h.State, h.Reason, h.Description = StateUnavailable, ReasonHealthCheckDisabled, "Health checks are not enabled for this target"
 	}
 	for _, nt := range t.nodes {
 		switch {
