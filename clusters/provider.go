@@ -63,6 +63,13 @@ type ImageLoader interface {
 	LoadImage(ctx context.Context, write func(path string) error) error
 }
 
+// Reservable is a cluster that can be kept from being used by two runs at once.
+type Reservable interface {
+	// Reserve keeps other runs out until release is called or this process ends.
+	// The error names the process that has reserved it.
+	Reserve() (release func(), err error)
+}
+
 // ClientHost is a cluster that has a place of its own for the load's clients.
 type ClientHost interface {
 	// ClientCommand prepares (does not start) a command that runs as a client

@@ -19,6 +19,8 @@ type fakeWorld struct {
 	deployed int
 	removed  int
 	most     int // deployments at one time
+	parts    func() map[string]string
+	early    int // pods that go before the scenario
 }
 
 func (w *fakeWorld) Deploy(_ context.Context, t Trial, clock Clock, rec Recorder) (Deployment, error) {
@@ -29,7 +31,18 @@ func (w *fakeWorld) Deploy(_ context.Context, t Trial, clock Clock, rec Recorder
 	defer w.mu.Unlock()
 	w.deployed++
 	w.most = max(w.most, w.deployed-w.removed)
+	for i := range w.early {
+		rec.Event(Event{At: clock.Now(), Kind: EventPodDeletionAsked, Object: fmt.Sprintf("early-%d", i)})
+	}
 	return &fakeDeployment{world: w, trial: t, clock: clock, rec: rec}, nil
+}
+
+// Parts implements Parts.
+func (w *fakeWorld) Parts(context.Context) (map[string]string, error) {
+	if w.parts == nil {
+		return nil, nil
+	}
+	return w.parts(), nil
 }
 
 func (w *fakeWorld) Environment(context.Context) (Environment, error) { return Environment{}, nil }

@@ -2,6 +2,9 @@ package harness
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,6 +14,10 @@ import (
 const (
 	minAchievedShare = 0.95
 	maxLatenessP99   = 50 * time.Millisecond
+	// A burst of failures may be over in 50 ms, so one long pause of the generator
+	// can jump over it, and one of the load balancer can hide it.
+	maxLateness      = 150 * time.Millisecond
+	maxControlAnswer = 500 * time.Millisecond
 	maxSaturated     = 0.25 // share of one-second samples
 )
 
@@ -54,6 +61,9 @@ func (t *trialRun) gates() []Gate {
 		"%.1f requests per second of %.0f asked", stats.AchievedRate, asked)
 	gate("lateness", stats.LatenessP99 <= maxLatenessP99,
 		"sent %s late at p99, limit %s", stats.LatenessP99.Round(time.Microsecond), maxLatenessP99)
+	gate("pauses", stats.LatenessMax <= maxLateness, "the longest was %s, limit %s", stats.LatenessMax.Round(time.Microsecond), maxLateness)
+	gate("control answers", t.tally.slowestControl <= maxControlAnswer,
+		"the control target's slowest answer took %s, limit %s", t.tally.slowestControl.Round(time.Microsecond), maxControlAnswer)
 	gate("control target", len(t.tally.badControl) == 0 && t.tally.control > 0,
 		"%d of %d requests to the control target failed", len(t.tally.badControl), t.tally.control)
 	gate("generator", t.tally.byOutcome[OutcomeGenerator] == 0,
@@ -66,6 +76,22 @@ func (t *trialRun) gates() []Gate {
 	} else {
 		gate("disruption", t.tally.deletions == want, "%d pods were seen to be deleted, want %d", t.tally.deletions, want)
 	}
+	if changed := changedParts(t.partsBefore, t.partsAfter); len(changed) > 0 {
+		gate("cluster", false, "%s: stopped or started anew during the trial", strings.Join(changed, ", "))
+	} else if t.partsBefore != nil {
+		gate("cluster", true, "all %d processes of the cluster went on", len(t.partsBefore))
+	}
 	gate("CPU", t.cpu.saturated <= maxSaturated, "%s", t.cpu)
 	return gates
+}
+
+// changedParts are the processes that are not the same before and after.
+func changedParts(before, after map[string]string) []string {
+	var changed []string
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if after[name] != before[name] {
+			changed = append(changed, name)
+		}
+	}
+	return changed
 }

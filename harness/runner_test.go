@@ -150,17 +150,33 @@ func TestInvalidTrials(t *testing.T) {
 		"pod missing": {func(w *world) {
 			w.world.live = func(s Setup) []LivePod { return asAsked(s)[1:] }
 		}, "mitigation live: 5 running pods"},
-		"baseline":      {func(w *world) { w.attacker.outcome = failBefore(time.Second, false, Outcome502) }, "clean baseline: "},
-		"control":       {func(w *world) { w.attacker.outcome = failBefore(time.Hour, true, OutcomeTimeout) }, "control target: "},
-		"generator":     {func(w *world) { w.attacker.outcome = generatorLate }, "generator: "},
-		"rate":          {func(w *world) { w.attacker.stats = func(s *AttackStats) { s.AchievedRate *= 0.94 } }, "rate: 94.0 requests per second of 100"},
-		"lateness":      {func(w *world) { w.attacker.stats = func(s *AttackStats) { s.LatenessP99 = time.Second } }, "lateness: "},
-		"retry":         {func(w *world) { w.attacker.edit = func(q *Request) { q.Attempts = 2 } }, "no retries: "},
-		"no disruption": {func(w *world) { w.world.deletions = 3 }, "disruption: 3 pods"},
-		"CPU":           {func(w *world) { w.busy = 100 }, "CPU: 100 % busy on average"},
-		"deploy":        {func(w *world) { w.world.deployErr = errors.New("no room") }, "measured: deploy: no room"},
-		"warm up":       {func(w *world) { w.attacker.dirty = 1000 }, "measured: warm up: no clean half second"},
-		"attack":        {func(w *world) { w.attacker.err = errors.New("worker died") }, "measured: attack: worker died"},
+		"baseline":  {func(w *world) { w.attacker.outcome = failBefore(time.Second, false, Outcome502) }, "clean baseline: "},
+		"control":   {func(w *world) { w.attacker.outcome = failBefore(time.Hour, true, OutcomeTimeout) }, "control target: "},
+		"generator": {func(w *world) { w.attacker.outcome = generatorLate }, "generator: "},
+		"rate":      {func(w *world) { w.attacker.stats = func(s *AttackStats) { s.AchievedRate *= 0.94 } }, "rate: 94.0 requests per second of 100"},
+		"lateness":  {func(w *world) { w.attacker.stats = func(s *AttackStats) { s.LatenessP99 = time.Second } }, "lateness: "},
+		"pause":     {func(w *world) { w.attacker.stats = func(s *AttackStats) { s.LatenessMax = 151 * time.Millisecond } }, "pauses: the longest was 151ms"},
+		"slow control": {func(w *world) {
+			w.attacker.edit = func(q *Request) {
+				if q.Control {
+					q.Latency = 501 * time.Millisecond
+				}
+			}
+		}, "control answers: the control target's slowest answer took 501ms"},
+		"part died": {func(w *world) {
+			looks := 0
+			w.world.parts = func() map[string]string {
+				looks++
+				return map[string]string{"n1/kubelet": "12", "n1/kube-proxy": map[int]string{1: "13", 2: ""}[looks]}
+			}
+		}, "cluster: n1/kube-proxy: stopped or started anew"},
+		"early deletion": {func(w *world) { w.world.early = 1 }, "disruption: 1 pods were deleted before the scenario"},
+		"retry":          {func(w *world) { w.attacker.edit = func(q *Request) { q.Attempts = 2 } }, "no retries: "},
+		"no disruption":  {func(w *world) { w.world.deletions = 3 }, "disruption: 3 pods"},
+		"CPU":            {func(w *world) { w.busy = 100 }, "CPU: 100 % busy on average"},
+		"deploy":         {func(w *world) { w.world.deployErr = errors.New("no room") }, "measured: deploy: no room"},
+		"warm up":        {func(w *world) { w.attacker.dirty = 1000 }, "measured: warm up: no clean half second"},
+		"attack":         {func(w *world) { w.attacker.err = errors.New("worker died") }, "measured: attack: worker died"},
 		"scenario": {func(w *world) {
 			w.Scenarios = map[string]Scenario{"fake": fakeScenario{err: errors.New("HPA did nothing")}}
 		}, "measured: attack: scenario fake: HPA did nothing"},

@@ -16,6 +16,14 @@ type World interface {
 	Environment(ctx context.Context) (Environment, error)
 }
 
+// Parts is a World that knows the processes of its cluster. A trial during which
+// one of them stops proves nothing.
+type Parts interface {
+	// Parts are those that run, by name. The value is another one when a process
+	// has been started anew. nil: they are not known.
+	Parts(ctx context.Context) (map[string]string, error)
+}
+
 // Deployment is one deployed setup. What a scenario can do to it is found by
 // type assertion (see Scenario and the interfaces HPABounds, Surge ...).
 type Deployment interface {

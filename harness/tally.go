@@ -11,17 +11,19 @@ import (
 type tally struct {
 	rec Recorder
 
-	mu         sync.Mutex
-	byOutcome  map[Outcome]int
-	control    int       // requests to the control target
-	failures   []failure // of the application
-	badControl []failure // of the control target
-	retried    int       // requests for which the transport used two connections
-	scenarioAt time.Duration
-	lastDelete time.Duration // when the last pod's deletion was seen
-	early      int           // pods whose deletion was asked for before the scenario
-	deletions  int           // pods whose deletion was asked for between scenario and over
-	isOver     bool
+	mu        sync.Mutex
+	byOutcome map[Outcome]int
+	control   int // requests to the control target
+	// slowestControl is the longest time that an answer of the control target took.
+	slowestControl time.Duration
+	failures       []failure // of the application
+	badControl     []failure // of the control target
+	retried        int       // requests for which the transport used two connections
+	scenarioAt     time.Duration
+	lastDelete     time.Duration // when the last pod's deletion was seen
+	early          int           // pods whose deletion was asked for before the scenario
+	deletions      int           // pods whose deletion was asked for between scenario and over
+	isOver         bool
 }
 
 type failure struct {
@@ -44,6 +46,7 @@ func (t *tally) Request(q Request) {
 	f := failure{q.Sent + q.Latency, q.Outcome}
 	if q.Control {
 		t.control++
+		t.slowestControl = max(t.slowestControl, q.Latency)
 		if q.Failed() {
 			t.badControl = append(t.badControl, f)
 		}

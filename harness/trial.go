@@ -64,6 +64,8 @@ type trialRun struct {
 	tally  *tally
 	result TrialResult
 	cpu    cpuUse
+	// The cluster's processes around the attack; nil where they are not known.
+	partsBefore, partsAfter map[string]string
 }
 
 // phase announces a step and returns what ends it.
@@ -120,7 +122,24 @@ func (t *trialRun) measure(ctx context.Context) (err error) {
 	if err != nil {
 		return t.blame(ctx, "read settings back", err)
 	}
-	return t.attack(ctx, d)
+	if t.partsBefore, err = t.parts(ctx); err != nil {
+		return t.blame(ctx, "look at the cluster's processes", err)
+	}
+	if err := t.attack(ctx, d); err != nil {
+		return err
+	}
+	if t.partsAfter, err = t.parts(ctx); err != nil {
+		return t.blame(ctx, "look at the cluster's processes", err)
+	}
+	return nil
+}
+
+// parts are the cluster's processes now.
+func (t *trialRun) parts(ctx context.Context) (map[string]string, error) {
+	if w, ok := t.World.(Parts); ok {
+		return w.Parts(ctx)
+	}
+	return nil, nil
 }
 
 // warmUp prepares the scenario and sends short loads until one is answered

@@ -37,11 +37,15 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		verdict := []harness.Verdict{harness.VerdictPass, harness.VerdictFail, harness.VerdictInvalid, ""}[random.IntN(4)]
+		counts := make(map[harness.Outcome]int)
 		for range random.IntN(500) {
 			q := harness.Request{Outcome: outcomes[random.IntN(len(outcomes))], Control: random.IntN(5) == 0,
 				Sent: time.Duration(random.IntN(1e9))}
 			rec.Request(q)
 			written++
+			if !q.Control {
+				counts[q.Outcome]++
+			}
 			if !q.Control && (verdict == harness.VerdictPass || verdict == harness.VerdictFail) {
 				valid++
 				byOutcome[q.Outcome]++
@@ -50,7 +54,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		if verdict == "" {
 			err = rec.Abandon()
 		} else {
-			err = rec.Finish(harness.TrialResult{Trial: trial, Verdict: verdict})
+			err = rec.Finish(harness.TrialResult{Trial: trial, Verdict: verdict, Counts: counts})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +141,7 @@ func TestCellsOfTheFixture(t *testing.T) {
 	}
 }
 
-func TestDifferentCountsAreAWarning(t *testing.T) {
+func TestDifferentCountsMakeATrialInvalid(t *testing.T) {
 	dir := run(t, anExperiment(), func(res *harness.TrialResult) bool {
 		if res.Trial.Number == 2 {
 			res.Counts[harness.OutcomeOK]--
@@ -146,12 +150,34 @@ func TestDifferentCountsAreAWarning(t *testing.T) {
 		return true
 	}, nil)
 	r := read(t, dir)
-	const want = "trial 2: the requests on disk (ok 960) are not those that were counted while it ran (ok 959, 503 1); the report uses those on disk"
+	const want = "trial 2: the requests on disk (ok 960) are not those that were counted while it ran (ok 959, 503 1); the trial counts as invalid"
 	if len(r.Warnings) != 1 || r.Warnings[0] != want {
 		t.Errorf("got %q\nwant %q", r.Warnings, want)
 	}
-	if r.Cells[1].Failed != 0 {
-		t.Errorf("%d failed, want 0", r.Cells[1].Failed)
+	if trial := r.Trials[1]; trial.Verdict != harness.VerdictInvalid || trial.Reason != "its record is damaged: see the warnings" {
+		t.Errorf("verdict %s (%s), want invalid", trial.Verdict, trial.Reason)
+	}
+	if r.Cells[1].Invalid != 1 {
+		t.Errorf("%d invalid trials in the cell, want 1", r.Cells[1].Invalid)
+	}
+}
+
+func TestResultsThatContradictThemselvesAreInvalid(t *testing.T) {
+	for want, edit := range map[string]func(*harness.TrialResult){
+		`its verdict is "great", which is none`: func(r *harness.TrialResult) { r.Verdict = "great" },
+		"rate: too slow": func(r *harness.TrialResult) {
+			r.Gates = append(r.Gates, harness.Gate{Name: "rate", Detail: "too slow"})
+		},
+	} {
+		dir := run(t, anExperiment(), func(res *harness.TrialResult) bool {
+			if res.Trial.Number == 2 {
+				edit(res)
+			}
+			return true
+		}, nil)
+		if trial := read(t, dir).Trials[1]; trial.Verdict != harness.VerdictInvalid || trial.Reason != want {
+			t.Errorf("verdict %s (%s), want invalid (%s)", trial.Verdict, trial.Reason, want)
+		}
 	}
 }
 

@@ -116,7 +116,7 @@ func crossCheck(t Trial, result harness.TrialResult) []string {
 	if maps.Equal(withoutZeros(t.Outcomes), withoutZeros(result.Counts)) {
 		return nil
 	}
-	return []string{fmt.Sprintf("trial %d: the requests on disk (%s) are not those that were counted while it ran (%s); the report uses those on disk",
+	return []string{fmt.Sprintf("trial %d: the requests on disk (%s) are not those that were counted while it ran (%s); the trial counts as invalid",
 		t.Number, outcomesText(t.Outcomes), outcomesText(result.Counts))}
 }
 

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -52,8 +53,25 @@ func readTrial(t record.Trial) (Trial, []string, error) {
 	if t.Result != nil {
 		out.Verdict, out.Reason, out.Phases = t.Result.Verdict, t.Result.Reason, t.Result.Phases
 		warnings = append(warnings, crossCheck(out, *t.Result)...)
+		out.distrust(*t.Result, len(warnings) > 0)
 	}
 	return out, warnings, nil
+}
+
+// distrust makes a trial invalid whose record is not whole, or whose result does
+// not follow from its gates: its figures are not those that were measured.
+func (t *Trial) distrust(r harness.TrialResult, damaged bool) {
+	failed := slices.IndexFunc(r.Gates, func(g harness.Gate) bool { return !g.OK })
+	known := slices.Contains([]harness.Verdict{harness.VerdictPass, harness.VerdictFail, harness.VerdictInvalid}, r.Verdict)
+	switch {
+	case r.Verdict == harness.VerdictInvalid:
+	case !known:
+		t.Verdict, t.Reason = harness.VerdictInvalid, fmt.Sprintf("its verdict is %q, which is none", r.Verdict)
+	case failed >= 0:
+		t.Verdict, t.Reason = harness.VerdictInvalid, fmt.Sprintf("%s: %s", r.Gates[failed].Name, r.Gates[failed].Detail)
+	case damaged:
+		t.Verdict, t.Reason = harness.VerdictInvalid, "its record is damaged: see the warnings"
+	}
 }
 
 // gapFinder finds the longest time without a success (see Trial.LongestGap).

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -33,6 +34,7 @@ var (
 	_ clusters.ImageLoader     = (*Cluster)(nil)
 	_ clusters.ClientHost      = (*Cluster)(nil)
 	_ clusters.LoadBalancerLog = (*Cluster)(nil)
+	_ clusters.Reservable      = (*Cluster)(nil)
 )
 
 func (p *Provider) cluster(l layout) *Cluster { return &Cluster{layout: l, config: p.config} }
@@ -63,6 +65,29 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 
 // NodeNetNS is the path of a host's network namespace: n1, n2 ..., cp, lb, client.
 func (c *Cluster) NodeNetNS(host string) string { return c.layout.netnsPath(host) }
+
+// Reserve implements clusters.Reservable.
+func (c *Cluster) Reserve() (release func(), err error) {
+	f, err := os.OpenFile(c.layout.runLock(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("reserve cluster %s: %w", c.layout.name, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(f) // empty if it is just being written
+		f.Close()
+		return nil, fmt.Errorf("cluster %s is used by another run (process %s): wait for its end, or give this run a cluster of its own with --name", c.layout.name, holder)
+	}
+	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("reserve cluster %s: %w", c.layout.name, err)
+	}
+	return func() { f.Close() }, nil // closing gives the lock back
+}
+
+func writePID(f *os.File) error {
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	return err
+}
 
 // LoadImage implements clusters.ImageLoader.
 func (c *Cluster) LoadImage(ctx context.Context, write func(path string) error) error {

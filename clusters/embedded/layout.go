@@ -95,6 +95,7 @@ func (l layout) pki(file string) string           { return filepath.Join(l.dir, 
 func (l layout) kubeconfig() string               { return filepath.Join(l.dir, "kubeconfig") }
 func (l layout) albLogs() string                  { return filepath.Join(l.host(hostLB), "logs") }
 func (l layout) lockFile() string                 { return filepath.Join(l.dir, "lock") }
+func (l layout) runLock() string                  { return filepath.Join(l.dir, "run.lock") }
 func (l layout) infoFile() string                 { return filepath.Join(l.dir, "cluster.json") }
 
 // info is what is remembered of a cluster, in cluster.json.

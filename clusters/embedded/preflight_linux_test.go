@@ -33,7 +33,7 @@ func TestProblems(t *testing.T) {
 		breakIt func(*facts)
 		want    []string // parts of the one message
 	}{
-		"no root":         {func(f *facts) { f.root = false }, []string{"root", "sudo", "kind"}},
+		"no root":         {func(f *facts) { f.root = false }, []string{"root", "sudo"}},
 		"no capability":   {func(f *facts) { f.caps = 0x1000 }, []string{"CAP_SYS_ADMIN", "privileged"}},
 		"no iptables":     {func(f *facts) { f.tools["iptables"] = false }, []string{"apt-get install iptables"}},
 		"no nsenter":      {func(f *facts) { f.tools["nsenter"] = false }, []string{"apt-get install util-linux"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"lameduck/clusters"
 )
@@ -27,10 +28,15 @@ type Provider struct{ config Config }
 // NewProvider makes a provider; it touches nothing yet.
 func NewProvider(c Config) *Provider {
 	c.StateDir = cmp.Or(c.StateDir, os.Getenv(StateDirEnv), DefaultStateDir)
+	// The processes of a cluster have directories of their own. Where there is no
+	// working directory the path stays as it is, and Up says that it is not found.
+	if abs, err := filepath.Abs(c.StateDir); err == nil {
+		c.StateDir = abs
+	}
 	return &Provider{c}
 }
 
-var errNotRoot = errors.New("an embedded cluster needs root: use sudo, or a kind cluster, which needs Docker only")
+var errNotRoot = errors.New("an embedded cluster needs root: use sudo")
 
 func nameError(name string) error {
 	return clusters.OptionsError{Problems: []string{

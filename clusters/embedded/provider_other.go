@@ -10,7 +10,7 @@ import (
 	"lameduck/clusters"
 )
 
-var errNotLinux = errors.New("an embedded cluster needs Linux; on this system use a kind cluster, which needs Docker only")
+var errNotLinux = errors.New("an embedded cluster needs Linux")
 
 // RunHost works on Linux only.
 func RunHost(context.Context, string) error { return errNotLinux }

@@ -38,6 +38,8 @@ type Config struct {
 	// ListenPort chooses the port of a trial's listener, which no two trials that
 	// run at once may share. Default: 20000 + the trial's number.
 	ListenPort func(harness.Trial) int
+	// Parts, if set, are the running processes of the cluster (see harness.Parts).
+	Parts func(ctx context.Context) (map[string]string, error)
 	// Details are added to the Environment.
 	Details map[string]string
 }
@@ -107,6 +109,14 @@ func proxyHTTP(core rest.Interface) podHTTP {
 // get is a GET.
 func (f podHTTP) get(ctx context.Context, namespace, pod, path string) ([]byte, error) {
 	return f(ctx, http.MethodGet, namespace, pod, path, nil)
+}
+
+// Parts implements harness.Parts.
+func (w *World) Parts(ctx context.Context) (map[string]string, error) {
+	if w.cfg.Parts == nil {
+		return nil, nil
+	}
+	return w.cfg.Parts(ctx)
 }
 
 // Environment implements harness.World. Kernel and OS are the workers'; Cores

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -98,6 +99,9 @@ func clusterClean() *cobra.Command {
 		Long: `Remove every process, namespace, mount, cgroup and file of lameduck's clusters,
 also those that a killed run left behind. With --name only of that cluster.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("name") && f.options.Name == "" {
+				return usageError(errors.New("--name is empty: name a cluster, or leave the flag out to clean all"))
+			}
 			p, err := newProvider(f.provider)
 			if err != nil {
 				return err

@@ -60,6 +60,11 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
   lameduck cluster up && lameduck run scale-in --use-cluster   # on a cluster that stays`,
 		Args: exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"mitigations", "connections", "out"} {
+				if flag := cmd.Flags().Lookup(name); flag.Changed && (flag.Value.String() == "[]" || flag.Value.String() == "") {
+					return usageError(fmt.Errorf("--%s is empty: leave it out for the default", name))
+				}
+			}
 			for _, name := range []string{"repeats", "rate", "parallel"} {
 				if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "0" {
 					return usageError(fmt.Errorf("--%s is 0: want a number above 0", name))
@@ -187,12 +192,24 @@ func runExperiment(ctx context.Context, f runFlags, e harness.Experiment, out, e
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+	if r, ok := cluster.(clusters.Reservable); ok {
+		release, err := r.Reserve()
+		if err != nil {
+			return usageError(err)
+		}
+		defer release()
+	}
+	if f.use {
+		if err := f.prepareUsed(ctx, provider, cluster, log); err != nil {
+			return err
+		}
+	}
 
 	image, err := loadTarget(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	world, err := newWorld(cluster, image)
+	world, err := newWorld(provider, cluster, image)
 	if err != nil {
 		return err
 	}
@@ -245,7 +262,7 @@ func (f runFlags) makeCluster(ctx context.Context, p clusters.Provider, log *pro
 		if err != nil {
 			return nil, nil, usageError(fmt.Errorf("--use-cluster: %w", err))
 		}
-		return c, func() error { return nil }, f.prepareUsed(ctx, p, c, log)
+		return c, func() error { return nil }, nil
 	}
 	// Up's lines have the time since its start, which is about ours.
 	c, err := p.Up(ctx, f.cluster.options, log.out)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 
 	"lameduck/clusters"
 	"lameduck/clusters/embedded"
@@ -79,12 +80,24 @@ func loadTarget(ctx context.Context, c clusters.Cluster) (string, error) {
 }
 
 // newWorld makes the harness's view of a cluster.
-func newWorld(c clusters.Cluster, targetImage string) (*kube.World, error) {
+func newWorld(p clusters.Provider, c clusters.Cluster, targetImage string) (*kube.World, error) {
 	rest, err := c.REST()
 	if err != nil {
 		return nil, err
 	}
-	cfg := kube.Config{REST: rest, Provider: c.Provider(), TargetImage: targetImage}
+	cfg := kube.Config{REST: rest, Provider: c.Provider(), TargetImage: targetImage, Parts: func(ctx context.Context) (map[string]string, error) {
+		status, err := p.Status(ctx, c.Name())
+		if err != nil || status.Parts == nil {
+			return nil, err
+		}
+		running := make(map[string]string)
+		for _, part := range status.Parts {
+			if part.Running {
+				running[part.Host+"/"+part.Name] = strconv.Itoa(part.PID)
+			}
+		}
+		return running, nil
+	}}
 	cfg.LoadBalancerLog, _ = c.(clusters.LoadBalancerLog)
 	return kube.NewWorld(cfg)
 }

@@ -129,7 +129,12 @@ func (r *Reader) findTrials() error {
 		}
 		dirs[number] = entry.Name()
 	}
+	seen := make(map[int]bool)
 	for _, planned := range r.Run.Plan.Trials {
+		if seen[planned.Number] {
+			return fmt.Errorf("%s: trial %d is planned twice", filepath.Join(r.Dir, runFile), planned.Number)
+		}
+		seen[planned.Number] = true
 		t := Trial{Trial: planned}
 		if name, ok := dirs[planned.Number]; ok {
 			t.Dir = filepath.Join(r.Dir, name)

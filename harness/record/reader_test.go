@@ -223,6 +223,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"no schema", runFile, `{}`, "open run: DIR/run.json has no schema number: it is not the record of a run"},
 		{"no JSON", runFile, `{"schema":1,`, "open run: DIR/run.json: unexpected end of JSON input"},
 		{"wrong plan", runFile, `{"schema":1,"plan":[]}`, "open run: DIR/run.json: json: cannot unmarshal array"},
+		{"twice", runFile, `{"schema":1,"plan":{"trials":[{"number":1},{"number":1}]}}`, "open run: DIR/run.json: trial 1 is planned twice"},
 		{"end", endFile, `no`, "open run: DIR/end.json: invalid character"},
 		{"trial", "0001-hpa-scale-in-instance-none-pooled/trial.json", `{`, "open run: DIR/0001-hpa-scale-in-instance-none-pooled/trial.json: unexpected end"},
 		{"other cell", "0001-hpa-scale-in-instance-none-pooled/trial.json", `{"trial":{"number":1}}`,
