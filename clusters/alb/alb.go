@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"lameduck/clusters/alb/accesslog"
-	"lameduck/clusters/alb/certificate"
 	"lameduck/clusters/alb/controller"
 	"lameduck/clusters/alb/elb"
 )
@@ -37,6 +36,9 @@ type Options struct {
 	Addresses []string
 	// LogDir gets the logs (see accesslog.Log).
 	LogDir string
+	// LogFlush is the longest time a line about a request waits in memory. Default
+	// 100 ms.
+	LogFlush time.Duration
 	// Log gets messages for people, a line each. nil: none.
 	Log io.Writer
 	// HealthzAddr (host:port) serves /healthz (200 when the API server is being
@@ -45,14 +47,17 @@ type Options struct {
 	// WebhookAddr (IP address:port) is where the API server reaches the webhook
 	// that adds readiness gates to pods. "": there is none.
 	WebhookAddr string
-	// ControllerLag is how long a change of endpoints waits before the controller
-	// looks at it.
-	ControllerLag elb.Range
-	Settings      elb.Settings
+	// DrainTimeout bounds how long Run waits for requests in flight after its
+	// context has ended. Default 5 s.
+	DrainTimeout time.Duration
+	// Controller and Settings are what is not published; the fields that are above
+	// are set from these.
+	Controller controller.Options
+	Settings   elb.Settings
 }
 
 // Run serves the Ingresses of class alb until ctx ends. Then it stops
-// accepting, lets requests in flight end for Settings.DrainTimeout, and cuts
+// accepting, lets requests in flight end for Options.DrainTimeout, and cuts
 // the rest. The end of ctx is not an error.
 func Run(ctx context.Context, o Options) error {
 	if _, err := o.resolve(); err != nil {
@@ -88,98 +93,93 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// addresses are the parsed ones of Options.
-type addresses struct {
-	nodes   []netip.Addr
-	webhook netip.AddrPort // the zero value: none
-}
-
-// resolve finds what would otherwise show only when the first Ingress comes.
-func (o Options) resolve() (addresses, error) {
-	var a addresses
+// resolve parses the addresses and finds what would otherwise show only when the
+// first Ingress comes.
+func (o Options) resolve() (Options, error) {
 	var errs []error
+	o.Settings.Nodes = nil
 	for _, text := range o.Addresses {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("address is %q: want an IP address of this machine or network namespace", text))
 			continue
 		}
-		a.nodes = append(a.nodes, addr)
+		o.Settings.Nodes = append(o.Settings.Nodes, addr)
 	}
 	if len(o.Addresses) == 0 {
 		errs = append(errs, errors.New("no address: want at least one, for each load balancer node"))
 	}
+	o.Controller.Addresses = o.Settings.Nodes
 	if o.WebhookAddr != "" {
-		var err error
-		if a.webhook, err = netip.ParseAddrPort(o.WebhookAddr); err != nil {
+		at, err := netip.ParseAddrPort(o.WebhookAddr)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("webhook address is %q: want an IP address and a port", o.WebhookAddr))
 		}
+		o.Controller.Webhook = &controller.WebhookOptions{Listen: at}
 	}
 	if o.LogDir == "" {
 		errs = append(errs, errors.New("log directory is empty: name one"))
 	} else if err := os.MkdirAll(o.LogDir, 0o755); err != nil {
 		errs = append(errs, fmt.Errorf("make log directory: %w", err))
 	}
-	errs = append(errs, o.Settings.Check())
 	if err := errors.Join(errs...); err != nil {
-		return a, err
+		return o, err
 	}
-	for _, addr := range a.nodes {
+	for _, addr := range o.Settings.Nodes {
 		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
 		if err != nil {
-			return a, fmt.Errorf("listen on %s: %w", addr, err)
+			return o, fmt.Errorf("listen on %s: %w", addr, err)
 		}
 		if err := l.Close(); err != nil {
-			return a, err
+			return o, err
 		}
-	}
-	return a, nil
-}
-
-// run is Run with a client, which tests fake.
-func run(ctx context.Context, client kubernetes.Interface, o Options) (err error) {
-	at, err := o.resolve()
-	if err != nil {
-		return err
 	}
 	messages := io.Writer(io.Discard)
 	if o.Log != nil {
 		messages = &lockedWriter{w: o.Log}
 	}
-	cert, err := certificate.SelfSigned(at.nodes...)
+	o.Log, o.Controller.Messages = messages, messages
+	if o.LogFlush == 0 {
+		o.LogFlush = 100 * time.Millisecond
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = 5 * time.Second
+	}
+	return o, nil
+}
+
+// run is Run with a client, which tests fake.
+func run(ctx context.Context, client kubernetes.Interface, o Options) (err error) {
+	if o, err = o.resolve(); err != nil {
+		return err
+	}
+	out := newOutputs(o)
+	service, err := elb.New(o.Settings, elb.Outputs{Log: out.open, Metrics: out.metrics, States: out.state, Messages: o.Log})
 	if err != nil {
 		return err
 	}
-	counters := accesslog.NewCounters()
-	var c *controller.Controller
-	service, err := elb.New(elb.Options{
-		Nodes: at.nodes, Settings: o.Settings, LogDir: o.LogDir, Counters: counters, Certificate: cert, Messages: messages,
-		// Nothing changes before the controller runs.
-		StateChanged: func(groupID string, target netip.AddrPort, s elb.State) { c.TargetChanged(groupID, target, s) },
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, service.Close()) }()
+	defer func() {
+		draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.DrainTimeout)
+		defer cancel()
+		err = errors.Join(err, service.Close(draining))
+	}()
 
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	events := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "ingress"})
-	c, err = controller.New(client, events, service, controller.Options{
-		Addresses: at.nodes, Lag: o.ControllerLag, WebhookAddress: at.webhook, Messages: messages,
-	})
+	c, err := controller.New(client, events, service, o.Controller)
 	if err != nil {
 		return err
 	}
 	if o.HealthzAddr != "" {
-		stop, err := serveHealthz(o.HealthzAddr, c.Synced, counters)
+		stop, err := serveHealthz(o.HealthzAddr, c.Synced, out.counters)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	fmt.Fprintf(messages, "load balancer on %v\n", at.nodes)
+	fmt.Fprintf(o.Log, "load balancer on %v\n", o.Settings.Nodes)
 	return c.Run(ctx)
 }
 

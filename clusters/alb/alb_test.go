@@ -185,8 +185,8 @@ func TestBadOptions(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := Run(t.Context(), Options{LogDir: file, Addresses: []string{"here"}, WebhookAddr: "there", Settings: elb.Settings{PoolOrder: "random"}})
-	for _, want := range []string{`address is "here": want an IP address`, `webhook address is "there"`, "make log directory", `pool order is "random": want lifo or fifo`} {
+	err := Run(t.Context(), Options{LogDir: file, Addresses: []string{"here"}, WebhookAddr: "there", Settings: elb.Settings{}})
+	for _, want := range []string{`address is "here": want an IP address`, `webhook address is "there"`, "make log directory"} {
 		wantError(t, err, want)
 	}
 	err = Run(t.Context(), Options{LogDir: t.TempDir()})

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lameduck/clusters/alb"
+	"lameduck/clusters/alb/controller"
 	"lameduck/clusters/alb/elb"
 	"lameduck/clusters/alb/proxy"
 	"lameduck/clusters/images"
@@ -29,9 +30,6 @@ balancer node: a duration (17s), a range (5s..20s), none or nlb.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Log = cmd.ErrOrStderr()
-			if err := o.Settings.Check(); err != nil {
-				return usageError(err)
-			}
 			lags.apply(&o)
 			return alb.Run(cmd.Context(), o)
 		},
@@ -48,12 +46,12 @@ balancer node: a duration (17s), a range (5s..20s), none or nlb.`,
 	f.Var(&lags.registration, "registration-lag", "until a node first checks a new target (default 2s..5s)")
 	f.Var(&lags.weight, "weight-lag", "until a change of weights reaches a node (default 10s..20s)")
 	f.Var(&lags.controller, "controller-lag", "until the controller looks at changed endpoints (default none)")
-	f.BoolVar(&s.CloseIdleAtDeregistration, "close-idle-at-deregistration", false, "close idle connections to a target when its deregistration reaches a node")
+	f.BoolVar(&s.KeepIdleAtDeregistration, "keep-idle-at-deregistration", false, "keep idle connections to a deregistered target until their idle timeout")
 	f.StringVar((*string)(&s.PoolOrder), "pool-order", string(proxy.PoolLIFO), "idle connection that is used next: lifo or fifo")
 	f.IntVar(&s.UnusableStatus, "unusable-status", 503, "answer when only initial and draining targets are left: 502 or 503")
-	f.StringVar((*string)(&s.OverQuota), "over-quota", string(elb.OverQuotaRefuse), "what the 1001st target of a group does: refuse (the call) or stale (the group takes no changes)")
-	f.Float64Var(&s.APIRate, "api-rate", 0, "calls per second that may change something, 0 for any number; more are throttled")
-	f.IntVar(&s.APIBurst, "api-burst", 20, "calls at once, with --api-rate")
+	f.StringVar((*string)(&o.Controller.OverQuota), "over-quota", string(controller.OverQuotaRefuse), "what the 1001st target of a group does: refuse (the call) or stale (the group takes no changes)")
+	f.Float64Var(&s.Rates.Targets.PerSecond, "api-rate", 0, "calls per second that register or deregister targets; more are throttled (default 10)")
+	f.IntVar(&s.Rates.Targets.Burst, "api-burst", 0, "such calls at once (default 40)")
 	f.DurationVar(&s.ConnectTimeout, "connect-timeout", 0, "for a connection to a target (default 10s)")
 	return cmd
 }
@@ -66,7 +64,7 @@ type lagFlags struct {
 func (l lagFlags) apply(o *alb.Options) {
 	o.Settings.DeregistrationLag, o.Settings.RegistrationLag, o.Settings.WeightLag = l.deregistration.r, l.registration.r, l.weight.r
 	if l.controller.r != nil {
-		o.ControllerLag = *l.controller.r
+		o.Controller.ControllerLag = *l.controller.r
 	}
 }
 

@@ -2,179 +2,242 @@ package accesslog
 
 import (
 	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Counters count under the names of the CloudWatch metrics (AWS user guide for
-// Application Load Balancers, CloudWatch metrics), with CloudWatch's dimensions
-// as labels. They only grow, where CloudWatch gives sums of a period.
+// Counters are the metrics of all load balancers under their CloudWatch names
+// and dimensions (AWS user guide for Application Load Balancers, CloudWatch
+// metrics, grade D), in Prometheus's form. CloudWatch shows sums over a period;
+// these are totals since the start. HELP tells where a meaning differs.
 type Counters struct {
 	registry *prometheus.Registry
 
-	requests, newConnections, rejected *prometheus.CounterVec
-	active                             *prometheus.GaugeVec
-	elb                                map[string]*prometheus.CounterVec // by suffix: 4XX, 5XX, 502 ...
-	target                             map[string]*prometheus.CounterVec // by class
-	connectionErrors, failOpen         *prometheus.CounterVec
-	responseTime                       *prometheus.HistogramVec
-	healthy, unhealthy                 *prometheus.GaugeVec
+	// Of a load balancer.
+	active    *prometheus.GaugeVec
+	opened    *prometheus.CounterVec
+	rejected  *prometheus.CounterVec
+	processed *prometheus.CounterVec
+	fixed     *prometheus.CounterVec
+	redirects *prometheus.CounterVec
+	elbClass  [6]*prometheus.CounterVec // 3, 4, 5: HTTPCode_ELB_nXX_Count
+	elbCode   [4]*prometheus.CounterVec // HTTPCode_ELB_nnn_Count, as elbCodes
+
+	// Of a target group of a load balancer.
+	requests   *prometheus.CounterVec
+	targetCode [6]*prometheus.CounterVec // 2..5: HTTPCode_Target_nXX_Count
+	connectErr *prometheus.CounterVec
+	tlsErr     *prometheus.CounterVec
+	unhealthy  *prometheus.CounterVec
+	response   *prometheus.HistogramVec
+
+	// Of a target group.
+	healthyN   *prometheus.GaugeVec
+	unhealthyN *prometheus.GaugeVec
 }
 
+// The dimensions.
 const (
-	labelLoadBalancer = "LoadBalancer"
-	labelTargetGroup  = "TargetGroup"
+	dimLoadBalancer = "LoadBalancer"
+	dimTargetGroup  = "TargetGroup"
 )
 
-// NewCounters makes them, all at 0.
+// elbCodes have a counter of their own.
+var elbCodes = [4]string{"500", "502", "503", "504"}
+
+// responseBuckets are TargetResponseTime's, in seconds: up to the default idle
+// timeout, at which an ALB gives up.
+var responseBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+
+// NewCounters returns counters without any load balancer.
 func NewCounters() *Counters {
-	c := &Counters{registry: prometheus.NewRegistry(), elb: make(map[string]*prometheus.CounterVec), target: make(map[string]*prometheus.CounterVec)}
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		c.registry.MustRegister(v)
-		return v
+	c := &Counters{registry: prometheus.NewRegistry()}
+	lb := func(name, help string) *prometheus.CounterVec { return c.counter(name, help, dimLoadBalancer) }
+	group := func(name, help string) *prometheus.CounterVec {
+		return c.counter(name, help, dimLoadBalancer, dimTargetGroup)
 	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-		c.registry.MustRegister(v)
-		return v
+	c.active = c.gauge("ActiveConnectionCount", "Connections from clients that are open (CloudWatch: those to targets too).", dimLoadBalancer)
+	c.opened = lb("NewConnectionCount", "Connections established from clients and to targets.")
+	c.rejected = lb("RejectedConnectionCount", "Connections from clients that were rejected.")
+	c.processed = lb("ProcessedBytes", "Bytes from and to clients.")
+	c.fixed = lb("HTTP_Fixed_Response_Count", "Fixed-response actions.")
+	c.redirects = lb("HTTP_Redirect_Count", "Redirect actions.")
+	for class := 3; class <= 5; class++ {
+		digit := string(rune('0' + class))
+		c.elbClass[class] = lb("HTTPCode_ELB_"+digit+"XX_Count", "Answers "+digit+"xx of the load balancer itself.")
 	}
-	c.requests = counter("RequestCount", "Requests for which a target was chosen.", labelLoadBalancer)
-	c.newConnections = counter("NewConnectionCount", "Connections made by clients.", labelLoadBalancer)
-	c.rejected = counter("RejectedConnectionCount", "Connections that could not be accepted.", labelLoadBalancer)
-	c.active = gauge("ActiveConnectionCount", "Open connections of clients.", labelLoadBalancer)
-	for _, suffix := range []string{"3XX", "4XX", "5XX", "500", "502", "503", "504"} {
-		c.elb[suffix] = counter("HTTPCode_ELB_"+suffix+"_Count", "Answers that the load balancer itself gave.", labelLoadBalancer)
+	for i, code := range elbCodes {
+		c.elbCode[i] = lb("HTTPCode_ELB_"+code+"_Count", "Answers "+code+" of the load balancer itself.")
 	}
-	for _, class := range []string{"2XX", "3XX", "4XX", "5XX"} {
-		c.target[class] = counter("HTTPCode_Target_"+class+"_Count", "Answers of targets.", labelLoadBalancer, labelTargetGroup)
+	c.requests = group("RequestCount", "Requests for which a target was chosen.")
+	for class := 2; class <= 5; class++ {
+		digit := string(rune('0' + class))
+		c.targetCode[class] = group("HTTPCode_Target_"+digit+"XX_Count", "Answers "+digit+"xx of targets.")
 	}
-	c.connectionErrors = counter("TargetConnectionErrorCount", "Connections to targets that could not be made.", labelLoadBalancer, labelTargetGroup)
-	c.failOpen = counter("UnhealthyRoutingRequestCount", "Requests routed by fail-open.", labelLoadBalancer, labelTargetGroup)
-	c.responseTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "TargetResponseTime", Help: "Seconds from the request's departure to the head of the answer.",
-		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
-	}, []string{labelLoadBalancer, labelTargetGroup})
-	c.registry.MustRegister(c.responseTime)
-	c.healthy = gauge("HealthyHostCount", "Targets that are healthy.", labelLoadBalancer, labelTargetGroup)
-	c.unhealthy = gauge("UnHealthyHostCount", "Targets that are unhealthy.", labelLoadBalancer, labelTargetGroup)
+	c.connectErr = group("TargetConnectionErrorCount", "Connections to targets that were not established.")
+	c.tlsErr = group("TargetTLSNegotiationErrorCount", "TLS sessions with targets that were not established.")
+	c.unhealthy = group("UnhealthyRoutingRequestCount", "Requests routed by fail-open.")
+	c.response = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "TargetResponseTime", Help: "Seconds from the request's way to the target until its answer's head.", Buckets: responseBuckets,
+	}, []string{dimLoadBalancer, dimTargetGroup})
+	c.registry.MustRegister(c.response)
+	c.healthyN = c.gauge("HealthyHostCount", "Healthy targets.", dimLoadBalancer, dimTargetGroup)
+	c.unhealthyN = c.gauge("UnHealthyHostCount", "Unhealthy targets.", dimLoadBalancer, dimTargetGroup)
 	return c
 }
 
-// Handler serves all of them in the format of Prometheus.
+func (c *Counters) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	c.registry.MustRegister(vec)
+	return vec
+}
+
+func (c *Counters) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	c.registry.MustRegister(vec)
+	return vec
+}
+
+// Handler serves /metrics.
 func (c *Counters) Handler() http.Handler {
 	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{})
 }
 
-// Hosts sets the number of targets of a group that are healthy and unhealthy.
-func (c *Counters) Hosts(loadBalancer, group string, healthy, unhealthy int) {
-	c.healthy.WithLabelValues(loadBalancer, group).Set(float64(healthy))
-	c.unhealthy.WithLabelValues(loadBalancer, group).Set(float64(unhealthy))
-}
-
-// GroupGone forgets the gauges of a group.
-func (c *Counters) GroupGone(loadBalancer, group string) {
-	c.healthy.DeleteLabelValues(loadBalancer, group)
-	c.unhealthy.DeleteLabelValues(loadBalancer, group)
-}
-
-// LoadBalancer are the counters of one load balancer, which cost little per
-// request. It is a Sink.
+// LoadBalancer returns the counters of one load balancer: namespace/ingress.
+// Asked for again, they go on where they were.
 func (c *Counters) LoadBalancer(name string) *LoadBalancerCounters {
 	b := &LoadBalancerCounters{
-		all: c, name: name,
-		requests: c.requests.WithLabelValues(name), opened: c.newConnections.WithLabelValues(name),
-		refused: c.rejected.WithLabelValues(name), active: c.active.WithLabelValues(name),
-		elb: make(map[string]prometheus.Counter),
+		counters: c, name: name, groups: map[string]*groupCounters{},
+		active: c.active.WithLabelValues(name), opened: c.opened.WithLabelValues(name), rejected: c.rejected.WithLabelValues(name),
+		processed: c.processed.WithLabelValues(name), fixed: c.fixed.WithLabelValues(name), redirects: c.redirects.WithLabelValues(name),
 	}
-	for suffix, v := range c.elb {
-		b.elb[suffix] = v.WithLabelValues(name)
+	for class, vec := range c.elbClass {
+		if vec != nil {
+			b.elbClass[class] = vec.WithLabelValues(name)
+		}
+	}
+	for i, vec := range c.elbCode {
+		b.elbCode[i] = vec.WithLabelValues(name)
 	}
 	return b
 }
 
-// LoadBalancerCounters count for one load balancer.
+// LoadBalancerCounters are those of one load balancer. They are a Sink, and take
+// what a listener tells of its connections.
 type LoadBalancerCounters struct {
-	all                       *Counters
-	name                      string
-	requests, opened, refused prometheus.Counter
-	active                    prometheus.Gauge
-	elb                       map[string]prometheus.Counter
-	groups                    sync.Map // name -> *groupCounters
+	counters                                      *Counters
+	name                                          string
+	active                                        prometheus.Gauge
+	opened, rejected, processed, fixed, redirects prometheus.Counter
+	elbClass                                      [6]prometheus.Counter
+	elbCode                                       [4]prometheus.Counter
+
+	mu     sync.RWMutex
+	groups map[string]*groupCounters
 }
 
+// groupCounters are those of one of its target groups.
 type groupCounters struct {
-	target                     map[string]prometheus.Counter
-	connectionErrors, failOpen prometheus.Counter
-	responseTime               prometheus.Observer
-}
-
-// ConnectionOpened counts a client's connection.
-func (b *LoadBalancerCounters) ConnectionOpened() {
-	b.opened.Inc()
-	b.active.Inc()
-}
-
-// ConnectionClosed counts the end of one.
-func (b *LoadBalancerCounters) ConnectionClosed() { b.active.Dec() }
-
-// ConnectionRejected counts one that could not be accepted.
-func (b *LoadBalancerCounters) ConnectionRejected() { b.refused.Inc() }
-
-// Add implements Sink.
-func (b *LoadBalancerCounters) Add(l *Line) {
-	if l.TargetStatus == 0 {
-		b.own(l.Status)
-	}
-	if l.Target == "" {
-		return
-	}
-	b.requests.Inc()
-	g := b.group(l.Group)
-	if counter := g.target[statusClass(l.TargetStatus)]; counter != nil {
-		counter.Inc()
-	}
-	if l.Phase == PhaseConnect && l.Error != ErrorClientClosed && l.Error != ErrorStopped {
-		g.connectionErrors.Inc()
-	}
-	if l.TargetState == "unhealthy" {
-		g.failOpen.Inc()
-	}
-	if l.Micros.FirstByte >= 0 {
-		g.responseTime.Observe(float64(l.Micros.FirstByte-l.Micros.Sent) / 1e6)
-	}
-}
-
-// own counts an answer of the load balancer's own. The counts of a class include
-// those of its codes, and 460 is not among the client errors (the user guide's
-// description of HTTPCode_ELB_4XX_Count).
-func (b *LoadBalancerCounters) own(status int) {
-	if status == 460 {
-		return
-	}
-	for _, suffix := range []string{statusClass(status), strconv.Itoa(status)} {
-		if counter := b.elb[suffix]; counter != nil {
-			counter.Inc()
-		}
-	}
+	requests, connectErr, tlsErr, unhealthy prometheus.Counter
+	targetCode                              [6]prometheus.Counter
+	response                                prometheus.Observer
 }
 
 func (b *LoadBalancerCounters) group(name string) *groupCounters {
-	if g, ok := b.groups.Load(name); ok {
-		return g.(*groupCounters)
+	b.mu.RLock()
+	g := b.groups[name]
+	b.mu.RUnlock()
+	if g != nil {
+		return g
 	}
-	g := &groupCounters{
-		target:           make(map[string]prometheus.Counter),
-		connectionErrors: b.all.connectionErrors.WithLabelValues(b.name, name),
-		failOpen:         b.all.failOpen.WithLabelValues(b.name, name),
-		responseTime:     b.all.responseTime.WithLabelValues(b.name, name),
+	c := b.counters
+	g = &groupCounters{
+		requests: c.requests.WithLabelValues(b.name, name), connectErr: c.connectErr.WithLabelValues(b.name, name),
+		tlsErr: c.tlsErr.WithLabelValues(b.name, name), unhealthy: c.unhealthy.WithLabelValues(b.name, name),
+		response: c.response.WithLabelValues(b.name, name),
 	}
-	for class, v := range b.all.target {
-		g.target[class] = v.WithLabelValues(b.name, name)
+	for class, vec := range c.targetCode {
+		if vec != nil {
+			g.targetCode[class] = vec.WithLabelValues(b.name, name)
+		}
 	}
-	actual, _ := b.groups.LoadOrStore(name, g)
-	return actual.(*groupCounters)
+	b.mu.Lock()
+	b.groups[name] = g
+	b.mu.Unlock()
+	return g
+}
+
+// Hosts says how many targets of a group are healthy and unhealthy.
+func (b *LoadBalancerCounters) Hosts(group string, healthy, unhealthy int) {
+	b.counters.healthyN.WithLabelValues(b.name, group).Set(float64(healthy))
+	b.counters.unhealthyN.WithLabelValues(b.name, group).Set(float64(unhealthy))
+}
+
+// GroupGone takes the gauges of a group away that is no longer used.
+func (b *LoadBalancerCounters) GroupGone(group string) {
+	b.counters.healthyN.DeleteLabelValues(b.name, group)
+	b.counters.unhealthyN.DeleteLabelValues(b.name, group)
+}
+
+// ConnectionOpened counts a connection from a client.
+func (b *LoadBalancerCounters) ConnectionOpened() { b.opened.Inc(); b.active.Inc() }
+
+// ConnectionClosed is the end of one that was counted by ConnectionOpened.
+func (b *LoadBalancerCounters) ConnectionClosed() { b.active.Dec() }
+
+// ConnectionRejected counts a connection that was not taken.
+func (b *LoadBalancerCounters) ConnectionRejected() { b.rejected.Inc() }
+
+// Add counts one request.
+func (b *LoadBalancerCounters) Add(l *Line) {
+	b.processed.Add(float64(l.ReceivedTotal + l.SentTotal))
+	switch {
+	case l.Target != "":
+		b.group(l.Group).add(l)
+	case l.Action == "fixed-response":
+		b.fixed.Inc()
+	case l.Action == "redirect":
+		b.redirects.Inc()
+	}
+	if l.Local != "" && !l.Reused {
+		b.opened.Inc()
+	}
+	if l.Status == l.TargetStatus {
+		return // the target's own
+	}
+	if class := l.Status / 100; class >= 3 && class <= 5 {
+		b.elbClass[class].Inc()
+	}
+	switch l.Status {
+	case http.StatusInternalServerError:
+		b.elbCode[0].Inc()
+	case http.StatusBadGateway:
+		b.elbCode[1].Inc()
+	case http.StatusServiceUnavailable:
+		b.elbCode[2].Inc()
+	case http.StatusGatewayTimeout:
+		b.elbCode[3].Inc()
+	}
+}
+
+func (g *groupCounters) add(l *Line) {
+	g.requests.Inc()
+	if l.TargetState == "unhealthy" {
+		g.unhealthy.Inc()
+	}
+	switch {
+	case l.Error == ErrorTLS:
+		g.tlsErr.Inc()
+	case l.Phase == PhaseConnect && l.Error != ErrorClientClosed:
+		g.connectErr.Inc()
+	}
+	if class := l.TargetStatus / 100; class >= 2 && class <= 5 {
+		g.targetCode[class].Inc()
+	}
+	// The same as the access log's target_processing_time.
+	if _, target, _ := l.ProcessingTimes(); target >= 0 && l.TargetStatus != 0 {
+		g.response.Observe(float64(target) / 1e6)
+	}
 }

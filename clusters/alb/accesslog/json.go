@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// appendJSON appends the line and a newline. It is what json.Marshal gives,
-// without reflection: there is a line per request.
+// appendJSON appends the line of the side log and a newline. It is what
+// json.Marshal gives, without reflection: there is a line per request.
 func (l *Line) appendJSON(b []byte) []byte {
 	b = append(b, `{"time":"`...)
 	b = l.Time.UTC().AppendFormat(b, time.RFC3339Nano)

@@ -2,67 +2,98 @@ package accesslog
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
-// Log is what is written of one Ingress's load balancer, below the log
-// directory:
-//
-//	<namespace>/<ingress>.jsonl          the side log: a Line per request
-//	<namespace>/<ingress>.log            the access log of an ALB
-//	<namespace>/<ingress>.targets.jsonl  a line per change of a target's state
-//
-// A disk that is full or fails loses lines, which is said once per file; it
-// never holds up a request.
+// The files of one Ingress are <dir>/<namespace>/<ingress> and one of these.
+const (
+	sideSuffix    = ".jsonl"         // one Line as JSON per request
+	entrySuffix   = ".log"           // the same requests as an ALB writes them
+	targetsSuffix = ".targets.jsonl" // changes of targets' states
+)
+
+// Log is what is written of one load balancer.
 type Log struct {
-	side, access, targets *batch
-	names                 names
+	elb                    string
+	side, entries, targets *file
+
+	mu   sync.RWMutex
+	arns map[string]string // by the group's name
 }
 
-// Open appends to the files, so that an Ingress that is created again keeps its
-// history. Lines wait in memory for flush at most. failed is told of the first
-// failure to write to each file.
+// Open opens the three logs of an Ingress and appends to what is there. Lines
+// about requests are written at most every flush. failed is told of the first
+// line of each log that is lost; no request waits for that.
 func Open(dir, namespace, ingress string, flush time.Duration, failed func(error)) (*Log, error) {
-	base := filepath.Join(dir, namespace, ingress)
-	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
-		return nil, fmt.Errorf("make log directory: %w", err)
-	}
-	l := &Log{names: namesOf(namespace, ingress)}
-	var err error
+	g := &Log{elb: loadBalancerID(namespace, ingress), arns: map[string]string{"": ""}}
 	for _, f := range []struct {
-		to     **batch
-		ending string
+		to     **file
+		suffix string
 		flush  time.Duration
-	}{{&l.side, ".jsonl", flush}, {&l.access, ".log", flush}, {&l.targets, ".targets.jsonl", 0}} {
-		if *f.to, err = openBatch(base+f.ending, f.flush, failed); err != nil {
-			return nil, errors.Join(err, l.Close())
+	}{{&g.side, sideSuffix, flush}, {&g.entries, entrySuffix, flush}, {&g.targets, targetsSuffix, 0}} {
+		opened, err := openFile(filepath.Join(dir, namespace, ingress+f.suffix), f.flush, failed)
+		if err != nil {
+			return nil, errors.Join(err, g.Close())
 		}
+		*f.to = opened
 	}
-	return l, nil
+	return g, nil
 }
 
-// Add implements Sink.
-func (l *Log) Add(line *Line) {
-	l.side.add(line.appendJSON)
-	l.access.add(func(b []byte) []byte { return l.names.appendEntry(b, line) })
+// buffers are where lines are formatted before any lock is taken.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }}
+
+// Add writes one request to the side log and the access log.
+func (g *Log) Add(l *Line) {
+	b := buffers.Get().(*[]byte)
+	*b = l.appendJSON((*b)[:0])
+	g.side.add(*b)
+	*b = l.appendEntry((*b)[:0], g.elb, g.arn(l.Group))
+	g.entries.add(*b)
+	buffers.Put(b)
 }
 
-// Target writes one change of a target's state, at once. line is JSON without a
+// arn remembers the ARNs: a load balancer has a few groups, and every line
+// needs one.
+func (g *Log) arn(group string) string {
+	g.mu.RLock()
+	arn, ok := g.arns[group]
+	g.mu.RUnlock()
+	if !ok {
+		arn = groupARN(group)
+		g.mu.Lock()
+		g.arns[group] = arn
+		g.mu.Unlock()
+	}
+	return arn
+}
+
+// Target writes one change of a target's state, without delay: changes are
+// rare, and who waits for a target reads them there. line is JSON without a
 // newline.
-func (l *Log) Target(line []byte) {
-	l.targets.add(func(b []byte) []byte { return append(append(b, line...), '\n') })
+func (g *Log) Target(line []byte) {
+	g.targets.add(append(line[:len(line):len(line)], '\n'))
 }
 
-// Close writes what waits and closes the files. Lines added later are dropped.
-func (l *Log) Close() error {
+// Close writes what is left. Lines added later are dropped.
+func (g *Log) Close() error {
 	var errs []error
-	for _, b := range []*batch{l.side, l.access, l.targets} {
-		if b != nil {
-			errs = append(errs, b.close())
+	for _, f := range []*file{g.side, g.entries, g.targets} {
+		if f != nil {
+			errs = append(errs, f.close())
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Sinks gives each line to all of them.
+type Sinks []Sink
+
+// Add implements Sink.
+func (s Sinks) Add(l *Line) {
+	for _, sink := range s {
+		sink.Add(l)
+	}
 }

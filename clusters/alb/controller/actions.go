@@ -1,12 +1,10 @@
 package controller
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,9 +15,25 @@ import (
 	"lameduck/clusters/alb/elb"
 )
 
-// The JSON of the annotations actions.<name> and conditions.<name> (AWS Load
-// Balancer Controller guide, Ingress annotations: actions, conditions).
+// actionPrefix names the annotation of a backend whose port is useAnnotation:
+// actions.<name of the backend>.
+const (
+	actionPrefix  = "actions."
+	useAnnotation = "use-annotation"
+)
 
+// Limits of actions (API reference: FixedResponseActionConfig,
+// RedirectActionConfig, TargetGroupTuple, TargetGroupStickinessConfig; user
+// guide, Quotas).
+const (
+	maxGroupsOfAction = 5
+	maxWeight         = 999
+	maxGroupSticky    = 604800 // seconds
+	maxMessageBody    = 1024
+	maxRedirectField  = 128
+)
+
+// actionJSON is the form of an action (annotations page, Traffic Routing).
 type actionJSON struct {
 	Type                string             `json:"type"`
 	TargetGroupARN      *string            `json:"targetGroupARN"`
@@ -31,192 +45,186 @@ type actionJSON struct {
 type forwardJSON struct {
 	TargetGroups []struct {
 		TargetGroupARN *string             `json:"targetGroupARN"`
-		ServiceName    string              `json:"serviceName"`
+		ServiceName    *string             `json:"serviceName"`
 		ServicePort    *intstr.IntOrString `json:"servicePort"`
 		Weight         *int                `json:"weight"`
 	} `json:"targetGroups"`
-	Stickiness *struct {
+	TargetGroupStickinessConfig *struct {
 		Enabled         bool `json:"enabled"`
-		DurationSeconds int  `json:"durationSeconds"`
+		DurationSeconds *int `json:"durationSeconds"`
 	} `json:"targetGroupStickinessConfig"`
 }
 
 type fixedResponseJSON struct {
 	ContentType string `json:"contentType"`
-	StatusCode  string `json:"statusCode"`
 	MessageBody string `json:"messageBody"`
+	StatusCode  string `json:"statusCode"`
 }
 
 type redirectJSON struct {
-	Host       string `json:"host"`
-	Path       string `json:"path"`
-	Port       string `json:"port"`
-	Protocol   string `json:"protocol"`
-	Query      string `json:"query"`
-	StatusCode string `json:"statusCode"`
+	Host       *string `json:"host"`
+	Path       *string `json:"path"`
+	Port       *string `json:"port"`
+	Protocol   *string `json:"protocol"`
+	Query      *string `json:"query"`
+	StatusCode string  `json:"statusCode"`
 }
 
-type conditionJSON struct {
-	Field      string      `json:"field"`
-	HostHeader *valuesJSON `json:"hostHeaderConfig"`
-	Path       *valuesJSON `json:"pathPatternConfig"`
-	Method     *valuesJSON `json:"httpRequestMethodConfig"`
-	SourceIP   *valuesJSON `json:"sourceIPConfig"`
-	Header     *struct {
-		Name   string   `json:"httpHeaderName"`
-		Values []string `json:"values"`
-	} `json:"httpHeaderConfig"`
-	Query *struct {
-		Values []struct {
-			Key   string `json:"key"`
-			Value string `json:"value"`
-		} `json:"values"`
-	} `json:"queryStringConfig"`
+// unmarshalJSON does not mind unknown fields, as the original does not.
+func unmarshalJSON(value string, v any) error { return json.Unmarshal([]byte(value), v) }
+
+// problems collects what is wrong with a JSON annotation. The value is not
+// repeated for each.
+type problems struct {
+	annotation string
+	errs       []error
 }
 
-type valuesJSON struct {
-	Values []string `json:"values"`
-}
-
-// strictJSON refuses fields that do not exist: a misspelt one would be left out
-// in silence.
-func strictJSON(text string, into any) error {
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	return d.Decode(into)
-}
-
-// action reads actions.<name>. forward finds the group of a Service's port.
-func (a annotations) action(name string, forward func(service string, port networkingv1.ServiceBackendPort) string) (elb.Action, error) {
-	key := "actions." + name
-	text, ok := a[key]
+func (p *problems) want(ok bool, field, value, want string) {
 	if !ok {
-		return elb.Action{}, fmt.Errorf("backend %s has port use-annotation: want an annotation %s%s", name, annotationPrefix, key)
+		p.errs = append(p.errs, fmt.Errorf("annotation %s: %s is %q: want %s", p.annotation, field, value, want))
 	}
-	var j actionJSON
-	if err := strictJSON(text, &j); err != nil {
-		return elb.Action{}, badValue(key, text, "JSON of an action: "+err.Error())
-	}
-	bad := func(want string) (elb.Action, error) { return elb.Action{}, badValue(key, text, want) }
-	switch {
-	case j.TargetGroupARN != nil:
-		return bad("Services of this cluster: target groups by ARN exist on AWS only")
-	case j.Type == "forward" && j.ForwardConfig != nil:
-		act, err := j.ForwardConfig.action(forward)
-		if err != nil {
-			return bad(err.Error())
-		}
-		return act, nil
-	case j.Type == "fixed-response" && j.FixedResponseConfig != nil:
-		f := j.FixedResponseConfig
-		status, err := strconv.Atoi(f.StatusCode)
-		if err != nil || status < 200 || status > 599 || status >= 300 && status < 400 {
-			return bad("a statusCode within 200..299 or 400..599, as a string")
-		}
-		if len(f.MessageBody) > 1024 {
-			return bad("a messageBody of at most 1024 bytes")
-		}
-		return elb.Action{Fixed: &elb.FixedResponse{Status: status, ContentType: f.ContentType, Body: f.MessageBody}}, nil
-	case j.Type == "redirect" && j.RedirectConfig != nil:
-		r := j.RedirectConfig
-		status, ok := map[string]int{"HTTP_301": http.StatusMovedPermanently, "HTTP_302": http.StatusFound}[r.StatusCode]
-		if !ok {
-			return bad("a statusCode HTTP_301 or HTTP_302")
-		}
-		if p := strings.ToUpper(r.Protocol); p != "" && p != "HTTP" && p != "HTTPS" && p != "#{PROTOCOL}" {
-			return bad("a protocol HTTP, HTTPS or #{protocol}")
-		}
-		return elb.Action{Redirect: &elb.Redirect{Status: status, Protocol: r.Protocol, Host: r.Host, Port: r.Port, Path: r.Path, Query: r.Query}}, nil
-	}
-	return bad("type forward with forwardConfig, fixed-response with fixedResponseConfig or redirect with redirectConfig")
 }
 
-func (f *forwardJSON) action(forward func(string, networkingv1.ServiceBackendPort) string) (elb.Action, error) {
-	if n := len(f.TargetGroups); n < 1 || n > elb.MaxGroupsPerAction {
-		return elb.Action{}, fmt.Errorf("1..%d targetGroups", elb.MaxGroupsPerAction)
+// forwardGroup is a target group as an action names it.
+type forwardGroup struct {
+	service string // "": a targetGroupARN, which is nothing here
+	port    networkingv1.ServiceBackendPort
+	weight  int
+}
+
+// parsedAction has one of: groups, fixed or redirect.
+type parsedAction struct {
+	groups   []forwardGroup
+	sticky   time.Duration
+	fixed    *elb.FixedResponse
+	redirect *elb.Redirect
+}
+
+// parseAction reads an action without looking at Services.
+func parseAction(annotation, value string) (parsedAction, error) {
+	var in actionJSON
+	if err := unmarshalJSON(value, &in); err != nil {
+		return parsedAction{}, badValue(annotation, value, "JSON of an action: "+err.Error())
 	}
-	var act elb.Action
-	for _, g := range f.TargetGroups {
-		weight := 1
-		if g.Weight != nil {
-			weight = *g.Weight
-		}
+	p := &problems{annotation: annotation}
+	var out parsedAction
+	switch in.Type {
+	case "forward":
+		one := (in.TargetGroupARN != nil) != (in.ForwardConfig != nil)
+		p.want(one, "forward", value, "either forwardConfig or targetGroupARN")
 		switch {
-		case g.TargetGroupARN != nil:
-			return elb.Action{}, errors.New("Services of this cluster: target groups by ARN exist on AWS only")
-		case g.ServiceName == "" || g.ServicePort == nil:
-			return elb.Action{}, errors.New("serviceName and servicePort in each of the targetGroups")
-		case weight < 0 || weight > 999:
-			return elb.Action{}, errors.New("weights within 0..999")
+		case !one:
+		case in.ForwardConfig != nil:
+			in.ForwardConfig.read(p, &out)
+		default:
+			out.groups = []forwardGroup{{weight: 1}}
 		}
-		port := networkingv1.ServiceBackendPort{Name: g.ServicePort.StrVal, Number: g.ServicePort.IntVal}
-		if n, err := strconv.Atoi(port.Name); err == nil { // "80" is a number too
-			port = networkingv1.ServiceBackendPort{Number: int32(n)}
+	case "fixed-response":
+		p.want(in.FixedResponseConfig != nil, "fixedResponseConfig", "", "statusCode, contentType and messageBody")
+		if in.FixedResponseConfig != nil {
+			out.fixed = in.FixedResponseConfig.read(p)
 		}
-		act.Forward = append(act.Forward, elb.WeightedGroup{GroupID: forward(g.ServiceName, port), Weight: weight})
-	}
-	if s := f.Stickiness; s != nil && s.Enabled {
-		if s.DurationSeconds < 1 || s.DurationSeconds > 604800 {
-			return elb.Action{}, errors.New("durationSeconds within 1..604800")
-		}
-		act.Sticky = time.Duration(s.DurationSeconds) * time.Second
-	}
-	return act, nil
-}
-
-// conditions adds conditions.<name> to a rule.
-func (a annotations) conditions(name string, rule *elb.Rule) error {
-	key := "conditions." + name
-	text, ok := a[key]
-	if !ok {
-		return nil
-	}
-	var list []conditionJSON
-	if err := strictJSON(text, &list); err != nil {
-		return badValue(key, text, "a JSON list of conditions: "+err.Error())
-	}
-	for _, c := range list {
-		if !c.apply(rule) {
-			return badValue(key, text, "a field host-header, path-pattern, http-header, http-request-method, query-string or source-ip (CIDR blocks), with its Config and at least one value")
-		}
-	}
-	return nil
-}
-
-// apply says whether the condition is one that there is. A rule's own hosts and
-// paths and those of its conditions are alternatives, as the controller joins
-// them.
-func (c conditionJSON) apply(rule *elb.Rule) bool {
-	values := func(v *valuesJSON) bool { return v != nil && len(v.Values) > 0 }
-	switch {
-	case c.Field == "host-header" && values(c.HostHeader):
-		for _, h := range c.HostHeader.Values {
-			rule.Hosts = append(rule.Hosts, strings.ToLower(h))
-		}
-	case c.Field == "path-pattern" && values(c.Path):
-		rule.Paths = append(rule.Paths, c.Path.Values...)
-	case c.Field == "http-request-method" && values(c.Method):
-		rule.Methods = append(rule.Methods, c.Method.Values...)
-	case c.Field == "http-header" && c.Header != nil && c.Header.Name != "" && len(c.Header.Values) > 0:
-		if rule.Headers == nil {
-			rule.Headers = make(map[string][]string)
-		}
-		name := http.CanonicalHeaderKey(c.Header.Name)
-		rule.Headers[name] = append(rule.Headers[name], c.Header.Values...)
-	case c.Field == "query-string" && c.Query != nil && len(c.Query.Values) > 0:
-		for _, v := range c.Query.Values {
-			rule.Query = append(rule.Query, elb.QueryCondition{Key: v.Key, Value: v.Value})
-		}
-	case c.Field == "source-ip" && values(c.SourceIP):
-		for _, v := range c.SourceIP.Values {
-			p, err := netip.ParsePrefix(v)
-			if err != nil {
-				return false
-			}
-			rule.Sources = append(rule.Sources, p)
+	case "redirect":
+		p.want(in.RedirectConfig != nil, "redirectConfig", "", "statusCode and where to: protocol, host, port, path, query")
+		if in.RedirectConfig != nil {
+			out.redirect = in.RedirectConfig.read(p)
 		}
 	default:
-		return false
+		p.want(false, "type", in.Type, "forward, fixed-response or redirect")
 	}
-	return true
+	return out, errors.Join(p.errs...)
+}
+
+func (f *forwardJSON) read(p *problems, out *parsedAction) {
+	n := len(f.TargetGroups)
+	p.want(n >= 1 && n <= maxGroupsOfAction, "forwardConfig.targetGroups", strconv.Itoa(n)+" groups", fmt.Sprintf("1..%d", maxGroupsOfAction))
+	for i, g := range f.TargetGroups {
+		field := fmt.Sprintf("forwardConfig.targetGroups[%d]", i)
+		p.want((g.TargetGroupARN != nil) != (g.ServiceName != nil), field, "", "either serviceName or targetGroupARN")
+		group := forwardGroup{weight: 1}
+		if g.ServiceName != nil {
+			group.service = *g.ServiceName
+			p.want(g.ServicePort != nil, field+".servicePort", "", "the number or name of a port of the Service")
+			if g.ServicePort != nil {
+				group.port = backendPort(*g.ServicePort)
+			}
+		}
+		if g.Weight != nil {
+			group.weight = *g.Weight
+			p.want(group.weight >= 0 && group.weight <= maxWeight, field+".weight", strconv.Itoa(group.weight), fmt.Sprintf("0..%d", maxWeight))
+		}
+		p.want(g.Weight != nil || n == 1, field+".weight", "", "a weight for each of several groups")
+		out.groups = append(out.groups, group)
+	}
+	if s := f.TargetGroupStickinessConfig; s != nil && s.Enabled {
+		const field = "forwardConfig.targetGroupStickinessConfig.durationSeconds"
+		want := fmt.Sprintf("1..%d", maxGroupSticky)
+		p.want(s.DurationSeconds != nil, field, "", want)
+		if d := s.DurationSeconds; d != nil {
+			p.want(*d >= 1 && *d <= maxGroupSticky, field, strconv.Itoa(*d), want)
+			out.sticky = time.Duration(*d) * time.Second
+		}
+	}
+}
+
+// backendPort takes "80" for a number, as the original does.
+func backendPort(p intstr.IntOrString) networkingv1.ServiceBackendPort {
+	if p = intstr.Parse(p.String()); p.Type == intstr.Int {
+		return networkingv1.ServiceBackendPort{Number: p.IntVal}
+	}
+	return networkingv1.ServiceBackendPort{Name: p.StrVal}
+}
+
+var fixedStatus = regexp.MustCompile(`^[245]\d\d$`)
+
+func (f *fixedResponseJSON) read(p *problems) *elb.FixedResponse {
+	p.want(fixedStatus.MatchString(f.StatusCode), "fixedResponseConfig.statusCode", f.StatusCode, `"2XX", "4XX" or "5XX"`)
+	p.want(len(f.MessageBody) <= maxMessageBody, "fixedResponseConfig.messageBody", fmt.Sprintf("%d bytes", len(f.MessageBody)), fmt.Sprintf("at most %d", maxMessageBody))
+	switch f.ContentType {
+	case "text/plain", "text/css", "text/html", "application/javascript", "application/json":
+	case "":
+		f.ContentType = "text/plain"
+	default:
+		p.want(false, "fixedResponseConfig.contentType", f.ContentType, "text/plain, text/css, text/html, application/javascript or application/json")
+	}
+	status, _ := strconv.Atoi(f.StatusCode) // checked above
+	return &elb.FixedResponse{Status: status, ContentType: f.ContentType, Body: f.MessageBody}
+}
+
+func (r *redirectJSON) read(p *problems) *elb.Redirect {
+	field := func(v *string, byDefault string) string {
+		if v == nil {
+			return byDefault
+		}
+		return *v
+	}
+	out := &elb.Redirect{
+		Protocol: field(r.Protocol, "#{protocol}"),
+		Host:     field(r.Host, "#{host}"),
+		Port:     field(r.Port, "#{port}"),
+		Path:     field(r.Path, "/#{path}"),
+		Query:    field(r.Query, "#{query}"),
+	}
+	switch r.StatusCode {
+	case "HTTP_301":
+		out.Status = 301
+	case "HTTP_302":
+		out.Status = 302
+	default:
+		p.want(false, "redirectConfig.statusCode", r.StatusCode, "HTTP_301 or HTTP_302")
+	}
+	n, err := strconv.Atoi(out.Port)
+	p.want(out.Port == "#{port}" || err == nil && n >= 1 && n <= 65535, "redirectConfig.port", out.Port, "1..65535 or #{port}")
+	switch out.Protocol {
+	case "#{protocol}", "HTTP", "HTTPS":
+	default:
+		p.want(false, "redirectConfig.protocol", out.Protocol, "HTTP, HTTPS or #{protocol}")
+	}
+	p.want(len(out.Host) >= 1 && len(out.Host) <= maxRedirectField, "redirectConfig.host", out.Host, "1..128 characters")
+	p.want(strings.HasPrefix(out.Path, "/") && len(out.Path) <= maxRedirectField, "redirectConfig.path", out.Path, "a path that begins with /, of at most 128 characters")
+	p.want(!strings.HasPrefix(out.Query, "?") && len(out.Query) <= maxRedirectField, "redirectConfig.query", out.Query, "at most 128 characters, without the leading ?")
+	p.want(out.Protocol != "#{protocol}" || out.Host != "#{host}" || out.Port != "#{port}" || out.Path != "/#{path}",
+		"redirectConfig", "a loop", "another protocol, host, port or path than the request's")
+	return out
 }

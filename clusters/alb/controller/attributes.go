@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"lameduck/clusters/alb/elb"
 )
 
 // attribute is one key of an attribute list and what AWS accepts for it.
@@ -15,8 +18,8 @@ type attribute struct {
 	orZero    bool
 	values    []string // the accepted words, unless it is a number
 	free      bool     // any text
-	// acted says that the data plane does what it asks for. Any other key may
-	// be set, and a Warning Event says that nothing comes of it.
+	// acted says that the load balancer does what it asks for. Any other key
+	// may be set, and a Warning Event says that nothing comes of it.
 	acted bool
 }
 
@@ -54,24 +57,26 @@ var (
 		"load_balancing.algorithm.anomaly_mitigation":                                    {values: []string{"on", "off"}, acted: true},
 		"load_balancing.cross_zone.enabled":                                              {values: []string{"true", "false", "use_load_balancer_configuration"}},
 		"stickiness.enabled":                                                             {values: boolean, acted: true},
-		"stickiness.type":                                                                {values: []string{"lb_cookie", "app_cookie"}},
+		"stickiness.type":                                                                {values: []string{"lb_cookie", "app_cookie"}, acted: true},
 		"stickiness.lb_cookie.duration_seconds":                                          {low: 1, high: 604800, acted: true},
-		"stickiness.app_cookie.duration_seconds":                                         {low: 1, high: 604800},
-		"stickiness.app_cookie.cookie_name":                                              {free: true},
+		"stickiness.app_cookie.duration_seconds":                                         {low: 1, high: 604800, acted: true},
+		"stickiness.app_cookie.cookie_name":                                              {free: true, acted: true},
 		"target_group_health.dns_failover.minimum_healthy_targets.count":                 {free: true},
 		"target_group_health.dns_failover.minimum_healthy_targets.percentage":            {free: true},
 		"target_group_health.unhealthy_state_routing.minimum_healthy_targets.count":      {free: true},
 		"target_group_health.unhealthy_state_routing.minimum_healthy_targets.percentage": {free: true},
 	}
-	// asIs are the values that ask for what the data plane does anyway.
+	// asIs are the values that ask for what the load balancer does anyway.
 	asIs = map[string]string{
-		"access_logs.s3.enabled":                  "false",
-		"connection_logs.s3.enabled":              "false",
-		"deletion_protection.enabled":             "false",
-		"routing.http.xff_client_port.enabled":    "false",
-		"routing.http2.enabled":                   "true",
-		"stickiness.type":                         "lb_cookie",
-		"routing.http.xff_header_processing.mode": "append",
+		"access_logs.s3.enabled":                                                    "false",
+		"connection_logs.s3.enabled":                                                "false",
+		"deletion_protection.enabled":                                               "false",
+		"routing.http.xff_client_port.enabled":                                      "false",
+		"routing.http.xff_header_processing.mode":                                   "append",
+		"load_balancing.cross_zone.enabled":                                         "true", // every node has every target
+		"routing.http2.enabled":                                                     "true",
+		"target_group_health.dns_failover.minimum_healthy_targets.count":            "1",
+		"target_group_health.unhealthy_state_routing.minimum_healthy_targets.count": "1",
 	}
 )
 
@@ -89,11 +94,11 @@ func (a annotations) attributes(name string, accepted map[string]attribute) (val
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		attr, exists := accepted[key]
 		if !ok || !exists {
-			errs = append(errs, badValue(name, strings.TrimSpace(item), "key=value with an attribute that AWS knows"))
+			errs = append(errs, badValue(annotationPrefix+name, strings.TrimSpace(item), "key=value with an attribute that AWS knows"))
 			continue
 		}
 		if want := attr.refuses(value); want != "" {
-			errs = append(errs, badValue(name, key+"="+value, want))
+			errs = append(errs, badValue(annotationPrefix+name, key+"="+value, want))
 			continue
 		}
 		values[key] = value
@@ -104,6 +109,58 @@ func (a annotations) attributes(name string, accepted map[string]attribute) (val
 	slices.Sort(ignored)
 	return values, ignored, errors.Join(errs...)
 }
+
+// Defaults of attributes (user guide: Load balancer attributes, Target group
+// attributes).
+const (
+	defaultIdleTimeout         = 60 * time.Second
+	defaultClientKeepAlive     = 3600 * time.Second
+	defaultDeregistrationDelay = 300 * time.Second
+	defaultStickiness          = 86400 * time.Second
+)
+
+// seconds reads an attribute whose range has been checked.
+func seconds(attrs map[string]string, key string, byDefault time.Duration) time.Duration {
+	n, err := strconv.Atoi(attrs[key])
+	if err != nil {
+		return byDefault // not set
+	}
+	return time.Duration(n) * time.Second
+}
+
+// apply sets a group's attributes.
+func (t targetGroupValues) apply(g *elb.TargetGroup) error {
+	const name = annotationPrefix + "target-group-attributes"
+	var errs []error
+	g.DeregistrationDelay = seconds(t, "deregistration_delay.timeout_seconds", defaultDeregistrationDelay)
+	g.SlowStart = seconds(t, "slow_start.duration_seconds", 0)
+	g.Algorithm = elb.RoundRobin
+	if v, ok := t["load_balancing.algorithm.type"]; ok {
+		g.Algorithm = elb.Algorithm(v)
+	}
+	if g.SlowStart > 0 && g.Algorithm != elb.RoundRobin { // user guide, Slow start mode
+		errs = append(errs, badValue(name, "slow_start.duration_seconds="+t["slow_start.duration_seconds"], "0, or load_balancing.algorithm.type=round_robin with it"))
+	}
+	g.AnomalyMitigation = t["load_balancing.algorithm.anomaly_mitigation"] == "on"
+	if g.AnomalyMitigation && g.Algorithm != elb.WeightedRandom { // user guide, Automatic Target Weights
+		errs = append(errs, badValue(name, "load_balancing.algorithm.anomaly_mitigation=on", "off, or load_balancing.algorithm.type=weighted_random with it"))
+	}
+	if t["stickiness.enabled"] != "true" {
+		return errors.Join(errs...)
+	}
+	g.Stickiness.Duration = seconds(t, "stickiness.lb_cookie.duration_seconds", defaultStickiness)
+	if t["stickiness.type"] == "app_cookie" {
+		g.Stickiness.Duration = seconds(t, "stickiness.app_cookie.duration_seconds", defaultStickiness)
+		g.Stickiness.AppCookie = t["stickiness.app_cookie.cookie_name"]
+		if c := g.Stickiness.AppCookie; c == "" || strings.HasPrefix(c, "AWSALB") { // user guide, Application-based stickiness
+			errs = append(errs, badValue(name, "stickiness.app_cookie.cookie_name="+c, "the application's cookie, not one of the load balancer's (AWSALB...)"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// targetGroupValues are checked values of target-group-attributes.
+type targetGroupValues map[string]string
 
 // refuses says what is wanted instead of value, or "".
 func (t attribute) refuses(value string) string {

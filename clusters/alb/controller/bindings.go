@@ -4,143 +4,171 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
-	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"lameduck/clusters/alb/elb"
 )
 
-// limits are what the controller keeps itself to (S: pkg/aws/throttle/defaults.go).
-type limits struct{ register, modify, describe flowcontrol.RateLimiter }
+// bindingWorkers (controller, flag targetgroupbinding-max-concurrent-reconciles).
+const bindingWorkers = 3
 
-func newLimits() limits {
-	return limits{
-		register: flowcontrol.NewTokenBucketRateLimiter(4, 20),
-		modify:   flowcontrol.NewTokenBucketRateLimiter(3, 20),
-		describe: flowcontrol.NewTokenBucketRateLimiter(50, 200),
+// endpointsChanged looks at a binding after its controller lag.
+func (c *Controller) endpointsChanged(b *binding) {
+	lag := b.lag.Min
+	if b.lag.Max > b.lag.Min {
+		lag += rand.N(b.lag.Max - b.lag.Min)
 	}
+	if lag == 0 {
+		c.bindingQueue.Add(b.name)
+		return
+	}
+	c.bindingQueue.AddAfter(b.name, c.bindings.hold(b.name, lag))
 }
 
-// targetsPerCall bounds RegisterTargets and DeregisterTargets (S:
-// pkg/targetgroupbinding/targets_manager.go).
-const targetsPerCall = 200
-
-// reconcileBinding registers and deregisters until a target group has the
-// targets that it should have. Deregistration comes first (S:
-// pkg/targetgroupbinding/resource_manager.go).
-func (c *Controller) reconcileBinding(ctx context.Context, groupID string) error {
-	b, ok := c.binding(groupID)
-	if !ok {
-		return nil
+// nextBinding takes a binding from the queue; false is the end of it.
+func (c *Controller) nextBinding(ctx context.Context) bool {
+	name, shutdown := c.bindingQueue.Get()
+	if shutdown {
+		return false
 	}
-	wanted, err := c.endpoints(b)
+	defer c.bindingQueue.Done(name)
+	again, err := c.reconcileBinding(ctx, name)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		c.bindingQueue.AddRateLimited(name)
+	default:
+		c.bindingQueue.Forget(name)
+		if again > 0 {
+			c.bindingQueue.AddAfter(name, again)
+		}
+	}
+	return true
+}
+
+// reconcileBinding brings a target group to what its Service asks for now. A
+// failure is tried again with growing pauses; again asks for another look.
+func (c *Controller) reconcileBinding(ctx context.Context, name string) (again time.Duration, err error) {
+	b, removed, held, ok := c.bindings.get(name)
+	switch {
+	case !ok:
+		return 0, nil
+	case removed:
+		if err := c.openGates(ctx, &b); err != nil {
+			return 0, err
+		}
+		c.bindings.forget(name)
+		return 0, nil
+	case held > 0:
+		return held, nil
+	case b.targetType == elb.TargetIP:
+		again, err = c.reconcileIP(ctx, &b)
+	default:
+		err = c.reconcileInstance(ctx, &b)
+	}
+	if _, removed, _, _ := c.bindings.get(name); removed && errors.Is(err, elb.ErrTargetGroupNotFound) {
+		return 0, nil // the group went meanwhile; its binding is in the queue again
+	}
+	c.tellBinding(ctx, &b, err)
+	return again, err
+}
+
+// tellBinding makes an Event of a failure to set targets, once.
+func (c *Controller) tellBinding(ctx context.Context, b *binding, err error) {
+	failure := ""
+	if err != nil {
+		failure = err.Error()
+	}
+	if ctx.Err() != nil || !c.bindings.news(b.name, failure) || err == nil {
+		return
+	}
+	c.message("%s/%s: %s", b.namespace, b.service, failure)
+	c.events.Event(b.ingress, corev1.EventTypeWarning, reasonFailedTargets, failure)
+}
+
+func (c *Controller) reconcileInstance(ctx context.Context, b *binding) error {
+	svc := c.service(b.namespace, b.service)
+	if svc == nil {
+		return c.emptyBinding(ctx, b)
+	}
+	port, err := findPort(svc, b.port)
+	if err != nil {
+		return c.emptyBinding(ctx, b)
+	}
+	number, err := nodePort(svc, port)
 	if err != nil {
 		return err
 	}
-	if err := c.limits.describe.Wait(ctx); err != nil {
-		return err
-	}
-	present, err := c.api.DescribeTargetHealth(ctx, groupID)
-	if errors.Is(err, elb.ErrTargetGroupNotFound) {
-		return nil // deleted meanwhile
-	}
+	nodes, err := c.nodes.List(b.nodeLabels.AsSelector())
 	if err != nil {
-		return fmt.Errorf("describe targets of %s: %w", b.group.Name, err)
+		return fmt.Errorf("list nodes: %w", err)
 	}
-	change := compare(b.group.Type, wanted, present)
-	if err := c.inCalls(ctx, change.deregister, func(part []netip.AddrPort) error { return c.api.DeregisterTargets(ctx, groupID, part) }); err != nil {
-		return fmt.Errorf("deregister targets of %s: %w", b.group.Name, err)
-	}
-	if err := c.inCalls(ctx, change.register, func(part []netip.AddrPort) error { return c.api.RegisterTargets(ctx, groupID, part) }); err != nil {
-		c.complain(b, err)
-		return fmt.Errorf("register targets of %s: %w", b.group.Name, err)
-	}
-	if err := c.setGates(ctx, b, wanted, present); err != nil {
+	health, err := c.api.DescribeTargetHealth(ctx, b.group)
+	if err != nil {
 		return err
 	}
-	if len(change.draining) > 0 {
-		return fmt.Errorf("register targets of %s: %v are still being deregistered", b.group.Name, change.draining)
-	}
-	return nil
+	return c.setTargets(ctx, b, difference(instanceTargets(nodes, number), health))
 }
 
-// targetChange is what a group lacks and has too much.
-type targetChange struct {
-	register, deregister []netip.AddrPort
-	// draining are wanted, but cannot be registered before their deregistration
-	// is complete.
-	draining []netip.AddrPort
+func (c *Controller) reconcileIP(ctx context.Context, b *binding) (again time.Duration, err error) {
+	svc := c.service(b.namespace, b.service)
+	if svc == nil {
+		return 0, c.emptyBinding(ctx, b)
+	}
+	port, err := findPort(svc, b.port)
+	if err != nil {
+		return 0, c.emptyBinding(ctx, b)
+	}
+	endpoints, waiting, err := c.resolveEndpoints(b, port.Name)
+	if err != nil {
+		return 0, err
+	}
+	health, err := c.api.DescribeTargetHealth(ctx, b.group)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.setTargets(ctx, b, difference(endpoints, health)); err != nil {
+		return 0, err
+	}
+	unhealthy, err := c.setGates(ctx, b, endpoints, health)
+	if err != nil {
+		return 0, err
+	}
+	if waiting || unhealthy {
+		return c.options.HealthInterval, nil
+	}
+	return 0, nil
 }
 
-func compare(t elb.TargetType, wanted []endpoint, present []elb.TargetHealth) targetChange {
-	states := make(map[netip.AddrPort]elb.State)
-	for _, p := range present {
-		states[p.Target] = p.State
-	}
-	var change targetChange
-	for _, w := range wanted {
-		switch state, there := states[w.addr]; {
-		case !there, state == elb.StateDraining && t == elb.TargetInstance:
-			change.register = append(change.register, w.addr)
-		case state == elb.StateDraining:
-			change.draining = append(change.draining, w.addr)
-		}
-	}
-	for _, p := range present {
-		if p.State != elb.StateDraining && !slices.ContainsFunc(wanted, func(e endpoint) bool { return e.addr == p.Target }) {
-			change.deregister = append(change.deregister, p.Target)
-		}
-	}
-	return change
-}
-
-func (c *Controller) inCalls(ctx context.Context, targets []netip.AddrPort, call func([]netip.AddrPort) error) error {
-	for part := range slices.Chunk(targets, targetsPerCall) {
-		if err := c.limits.register.Wait(ctx); err != nil {
+// setTargets deregisters before it registers, so that at the quota there is
+// room for the new ones. With OverQuotaStale nothing is deregistered either
+// while the quota refuses new ones.
+func (c *Controller) setTargets(ctx context.Context, b *binding, todo change) error {
+	if b.overQuota == OverQuotaStale && !todo.fits {
+		if err := c.api.RegisterTargets(ctx, b.group, todo.register); err != nil {
 			return err
 		}
-		if err := call(part); err != nil {
-			return err
-		}
+		todo.register = nil
 	}
-	return nil
+	if err := c.api.DeregisterTargets(ctx, b.group, todo.deregister); err != nil {
+		return err
+	}
+	return c.api.RegisterTargets(ctx, b.group, todo.register)
 }
 
-// endpoints are what a binding should have registered.
-func (c *Controller) endpoints(b bindingOf) ([]endpoint, error) {
-	if b.group.Type == elb.TargetIP {
-		slices, err := c.slices.EndpointSlices(b.ingress.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: b.service}))
-		if err != nil {
-			return nil, fmt.Errorf("list endpoint slices: %w", err)
-		}
-		return podEndpoints(slices, b.port, func(pod string) bool { return c.waitsForGate(b, pod) }), nil
-	}
-	selector, err := labels.Parse(b.labels)
+// emptyBinding takes all targets from a group whose Service or port is gone,
+// and lets its pods be ready.
+func (c *Controller) emptyBinding(ctx context.Context, b *binding) error {
+	health, err := c.api.DescribeTargetHealth(ctx, b.group)
 	if err != nil {
-		return nil, badValue("target-node-labels", b.labels, "labels like a=b,c=d")
+		return err
 	}
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+	if err := c.setTargets(ctx, b, difference(map[netip.AddrPort]bool{}, health)); err != nil {
+		return err
 	}
-	var all []endpoint
-	for _, addr := range instanceTargets(nodes, selector, b.port.NodePort) {
-		all = append(all, endpoint{addr: addr})
-	}
-	return all, nil
-}
-
-// complain tells the author of an Ingress that targets cannot be registered.
-func (c *Controller) complain(b bindingOf, err error) {
-	if errors.Is(err, elb.ErrThrottling) || errors.Is(err, elb.ErrInvalidTarget) {
-		return // tried again
-	}
-	if ing, getErr := c.ingresses.Ingresses(b.ingress.Namespace).Get(b.ingress.Name); getErr == nil {
-		c.events.Event(ing, corev1.EventTypeWarning, reasonFailedDeploy, err.Error())
-	}
+	return c.openGates(ctx, b)
 }

@@ -8,77 +8,90 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"lameduck/clusters/alb/elb"
 )
 
+// trafficPort is the value of healthcheck-port for the port of the target.
+const trafficPort = "traffic-port"
+
 // healthCheck reads how a target group checks its targets. Defaults are the
-// controller's, which differ from ELBv2's (AWS Load Balancer Controller guide,
-// Ingress annotations, Health Check). port is "", or what healthcheck-port says
-// if that is not the traffic port.
-func (a annotations) healthCheck() (h elb.HealthCheck, port string, err error) {
+// controller's, which differ from ELBv2's (annotations page, Health Check);
+// ranges are those of the API reference, CreateTargetGroup.
+func (a annotations) healthCheck(svc *corev1.Service, targetType elb.TargetType, backend elb.Protocol) (elb.HealthCheck, error) {
 	var errs []error
 	number := func(name string, byDefault, low, high int) int {
 		n, err := a.number(name, byDefault, low, high)
 		errs = append(errs, err)
 		return n
 	}
-	protocol, err := a.oneOf("healthcheck-protocol", string(elb.HTTP), string(elb.HTTPS))
-	errs = append(errs, err)
-	h = elb.HealthCheck{
-		Protocol:  elb.Protocol(protocol),
+	seconds := func(name string, byDefault, low, high int) time.Duration {
+		return time.Duration(number(name, byDefault, low, high)) * time.Second
+	}
+	h := elb.HealthCheck{
 		Path:      "/",
-		Interval:  time.Duration(number("healthcheck-interval-seconds", 15, 5, 300)) * time.Second,
-		Timeout:   time.Duration(number("healthcheck-timeout-seconds", 5, 2, 120)) * time.Second,
+		Interval:  seconds("healthcheck-interval-seconds", 15, 5, 300),
+		Timeout:   seconds("healthcheck-timeout-seconds", 5, 2, 120),
 		Healthy:   number("healthy-threshold-count", 2, 2, 10),
 		Unhealthy: number("unhealthy-threshold-count", 2, 2, 10),
+		Protocol:  backend,
+	}
+	if _, ok := a["healthcheck-protocol"]; ok {
+		protocol, err := a.oneOf("healthcheck-protocol", string(elb.HTTP), string(elb.HTTPS))
+		errs = append(errs, err)
+		h.Protocol = elb.Protocol(protocol)
 	}
 	if v, ok := a["healthcheck-path"]; ok {
-		if !strings.HasPrefix(v, "/") || len(v) > 1024 || strings.ContainsAny(v, " \r\n\t") {
-			errs = append(errs, badValue("healthcheck-path", v, "a path that begins with /, of at most 1024 characters, without white space"))
+		if !strings.HasPrefix(v, "/") || len(v) > 1024 {
+			errs = append(errs, badValue(annotationPrefix+"healthcheck-path", v, "a path that begins with /, of at most 1024 characters"))
 		}
 		h.Path = v
 	}
-	if v, ok := a["healthcheck-port"]; ok && v != "traffic-port" {
-		if n, err := strconv.Atoi(v); v == "" || err == nil && (n < 1 || n > 65535) {
-			errs = append(errs, badValue("healthcheck-port", v, "traffic-port, 1..65535 or the name of a port of the Service"))
-		}
-		port = v
-	}
+	var err error
+	h.Port, err = a.healthCheckPort(svc, targetType)
+	errs = append(errs, err)
 	h.Codes, err = a.successCodes()
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
-		return elb.HealthCheck{}, "", err
+		return elb.HealthCheck{}, err
 	}
 	if h.Timeout >= h.Interval {
-		return elb.HealthCheck{}, "", badValue("healthcheck-timeout-seconds", strconv.Itoa(int(h.Timeout.Seconds())),
+		return elb.HealthCheck{}, badValue(annotationPrefix+"healthcheck-timeout-seconds", strconv.Itoa(int(h.Timeout.Seconds())),
 			fmt.Sprintf("less than healthcheck-interval-seconds, which is %d", int(h.Interval.Seconds())))
 	}
-	return h, port, nil
+	return h, nil
 }
 
-// healthCheckPort resolves healthcheck-port for a target type: a number is
-// itself, a name is a port of the Service (its nodePort or its targetPort).
-func healthCheckPort(port string, t elb.TargetType, svc *corev1.Service) (uint16, error) {
-	if port == "" {
+// healthCheckPort reads healthcheck-port, 0 for the traffic port. The name of a
+// Service port stands for its nodePort or its targetPort, whichever the target
+// type has (controller, pkg/ingress/model_build_target_group.go).
+func (a annotations) healthCheckPort(svc *corev1.Service, targetType elb.TargetType) (uint16, error) {
+	const name = annotationPrefix + "healthcheck-port"
+	v, ok := a["healthcheck-port"]
+	if !ok || v == trafficPort {
 		return 0, nil
 	}
-	if n, err := strconv.Atoi(port); err == nil {
+	const want = trafficPort + ", 1..65535 or the name of a port of the Service"
+	if n, err := strconv.Atoi(v); err == nil || v == "" {
+		if n < 1 || n > 65535 {
+			return 0, badValue(name, v, want)
+		}
 		return uint16(n), nil
 	}
-	for _, p := range svc.Spec.Ports {
-		if p.Name != port {
-			continue
-		}
-		if t == elb.TargetInstance {
-			return uint16(p.NodePort), nil
-		}
-		if p.TargetPort.IntValue() > 0 {
-			return uint16(p.TargetPort.IntValue()), nil
-		}
-		return 0, badValue("healthcheck-port", port, "a port whose targetPort is a number, with target-type ip")
+	port, err := findPort(svc, networkingv1.ServiceBackendPort{Name: v})
+	switch {
+	case err != nil:
+		return 0, badValue(name, v, want)
+	case targetType == elb.TargetInstance:
+		return uint16(port.NodePort), nil
+	case port.TargetPort.Type == intstr.String:
+		return 0, badValue(name, v, "a number: with target-type ip a name whose targetPort is a name too may be a different port in each pod")
+	case port.TargetPort.IntVal == 0: // not set: the same as port
+		return uint16(port.Port), nil
 	}
-	return 0, badValue("healthcheck-port", port, fmt.Sprintf("the name of a port of Service %s/%s", svc.Namespace, svc.Name))
+	return uint16(port.TargetPort.IntVal), nil
 }
 
 // successCodes reads "200", "200,301" or "200-299".
@@ -96,7 +109,7 @@ func (a annotations) successCodes() ([]elb.CodeRange, error) {
 		l, errLow := strconv.Atoi(low)
 		h, errHigh := strconv.Atoi(high)
 		if errLow != nil || errHigh != nil || l < 200 || h > 499 || l > h {
-			return nil, badValue("success-codes", value, "codes or ranges within 200..499, like 200,301 or 200-299")
+			return nil, badValue(annotationPrefix+"success-codes", value, "codes or ranges within 200..499, like 200,301 or 200-299")
 		}
 		codes = append(codes, elb.CodeRange{Low: l, High: h})
 	}

@@ -1,14 +1,10 @@
 package controller
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -16,62 +12,68 @@ import (
 	"lameduck/clusters/alb/elb"
 )
 
-// Defaults of attributes (D: AWS user guide for Application Load Balancers, Load
-// balancer attributes and Target group attributes).
-const (
-	defaultIdleTimeout         = 60 * time.Second
-	defaultClientKeepAlive     = 3600 * time.Second
-	defaultDeregistrationDelay = 300 * time.Second
-	defaultSticky              = 24 * time.Hour // stickiness.lb_cookie.duration_seconds
-)
-
-// model is what one Ingress asks for, fully resolved.
+// model is what one Ingress, or a group of them, asks for, fully resolved.
 type model struct {
-	loadBalancer elb.LoadBalancer
-	bindings     []binding
+	lb       elb.LoadBalancer
+	groups   []elb.TargetGroup
+	bindings []binding // one for each group
 }
 
-// binding ties a target group to a port of a Service, as the AWS controller's
-// TargetGroupBinding does. There are no such objects here: it lives in memory.
-type binding struct {
-	name    string // k8s-<namespace>-<service>-<hash>
-	group   elb.TargetGroup
-	service string // in the Ingress's namespace
-	port    corev1.ServicePort
-	lag     elb.Range // of the controller itself, for tests and faults
-	labels  string    // target-node-labels, "" for all nodes
+// clusterState is what a model depends on besides the Ingresses.
+type clusterState struct {
+	// service returns nil if there is no such Service.
+	service func(namespace, name string) *corev1.Service
+	// groupName finds a free name for the target group of a binding.
+	groupName func(wanted, binding string) string
+	options   Options
 }
 
 // modelBuilder collects everything that is wrong, not only the first thing.
 type modelBuilder struct {
+	group    ingressGroup
+	state    clusterState
+	model    model
+	attrs    map[string]string // load-balancer-attributes of all members
+	redirect uint16            // the port of ssl-redirect
+	fallback []elb.Rule        // the default backends
+	warnings []string
+	errs     []error
+}
+
+// memberBuilder adds one Ingress to a model.
+type memberBuilder struct {
+	*modelBuilder
 	ingress     *networkingv1.Ingress
 	annotations annotations
 	overrides   overrides
-	service     func(name string) *corev1.Service // nil if there is none
-	model       model
-	warnings    []string
-	errs        []error
+	listeners   []elb.Listener
+	used        map[string]bool   // actions.* and conditions.* that a backend names
+	groupOf     map[string]string // Service and port -> target group
 }
 
-// buildModel resolves an Ingress. Warnings are for things that are ignored;
-// with an error the model must not be used.
-func buildModel(ing *networkingv1.Ingress, service func(name string) *corev1.Service) (model, []string, error) {
-	b := &modelBuilder{ingress: ing, annotations: annotationsOf(ing.Annotations), overrides: overridesOf(ing.Annotations), service: service}
-	if ignored := append(b.annotations.ignored(), b.overrides.unknown()...); len(ignored) > 0 {
-		b.warn("has no effect on this stand-in: %s", strings.Join(ignored, ", "))
-	}
-	b.readLoadBalancer()
-	for _, rule := range ing.Spec.Rules {
-		if rule.HTTP == nil {
-			continue
+// buildModel resolves the Ingresses of a group. Warnings are for what is
+// ignored; with an error the model must not be used.
+func buildModel(group ingressGroup, state clusterState) (model, []string, error) {
+	b := &modelBuilder{group: group, state: state, attrs: make(map[string]string)}
+	b.model.lb.Name = group.key.loadBalancer()
+	members := make([]*memberBuilder, 0, len(group.members))
+	for _, ing := range group.members {
+		m := &memberBuilder{
+			modelBuilder: b,
+			ingress:      ing,
+			annotations:  annotationsOf(ing.Annotations),
+			overrides:    withPrefix(ing.Annotations, overridePrefix),
+			used:         make(map[string]bool),
+			groupOf:      make(map[string]string),
 		}
-		for _, path := range sortPaths(rule.HTTP.Paths) {
-			b.addRule(rule.Host, path)
-		}
+		m.loadBalancer()
+		members = append(members, m)
 	}
-	if ing.Spec.DefaultBackend != nil {
-		b.model.loadBalancer.Default = b.action(*ing.Spec.DefaultBackend)
+	for _, m := range members { // each may need to know all listeners
+		m.rules()
+		m.warnIgnored()
 	}
+	b.finish()
 	slices.Sort(b.warnings)
 	return b.model, slices.Compact(b.warnings), errors.Join(b.errs...)
 }
@@ -80,243 +82,222 @@ func (b *modelBuilder) warn(format string, args ...any) {
 	b.warnings = append(b.warnings, fmt.Sprintf(format, args...))
 }
 
-func (b *modelBuilder) fail(err error) {
+func (m *memberBuilder) fail(err error) {
 	if err == nil {
 		return
 	}
+	if len(m.group.members) > 1 {
+		err = fmt.Errorf("ingress %s/%s: %w", m.ingress.Namespace, m.ingress.Name, err)
+	}
 	// Two paths to one Service find the same mistake twice.
-	for _, e := range b.errs {
+	for _, e := range m.errs {
 		if e.Error() == err.Error() {
 			return
 		}
 	}
-	b.errs = append(b.errs, err)
+	m.errs = append(m.errs, err)
 }
 
-// readLoadBalancer reads what concerns the load balancer as a whole.
-func (b *modelBuilder) readLoadBalancer() {
-	lb := &b.model.loadBalancer
-	lb.Name = b.ingress.Namespace + "/" + b.ingress.Name
-	var err error
-	lb.Listeners, err = b.annotations.listenPorts()
-	b.fail(err)
-	_, err = b.annotations.oneOf("scheme", "internal", "internet-facing")
-	b.fail(err)
-	attrs := b.attributes(b.annotations, "load-balancer-attributes", loadBalancerAttributes)
-	lb.IdleTimeout = seconds(attrs, "idle_timeout.timeout_seconds", defaultIdleTimeout)
-	lb.ClientKeepAlive = seconds(attrs, "client_keep_alive.seconds", defaultClientKeepAlive)
-	lb.WeightLag, err = b.overrides.lag("weight-lag")
-	b.fail(err)
-	if len(b.ingress.Spec.TLS) > 0 {
-		b.warn("has no effect on this stand-in: spec.tls (HTTPS listeners have a self-signed certificate)")
+func (m *memberBuilder) warnIgnored() {
+	for name := range m.annotations {
+		prefixed := strings.HasPrefix(name, actionPrefix) || strings.HasPrefix(name, conditionPrefix)
+		if prefixed && !m.used[name] {
+			m.warn("%s%s: no backend has this name", annotationPrefix, name)
+		}
+	}
+	m.warnUnsupported(m.annotations)
+	if len(m.ingress.Spec.TLS) > 0 {
+		m.warn("has no effect on this stand-in: spec.tls (HTTPS listeners have a self-signed certificate)")
 	}
 }
 
-func (b *modelBuilder) attributes(a annotations, name string, accepted map[string]attribute) map[string]string {
+func (b *modelBuilder) warnUnsupported(a annotations) {
+	unsupported, unknown := a.ignored()
+	if len(unsupported) > 0 {
+		b.warn("has no effect on this stand-in: %s", strings.Join(unsupported, ", "))
+	}
+	if len(unknown) > 0 {
+		b.warn("not an annotation of the AWS Load Balancer Controller: %s", strings.Join(unknown, ", "))
+	}
+}
+
+// loadBalancer reads what concerns the load balancer as a whole.
+func (m *memberBuilder) loadBalancer() {
+	var err error
+	m.listeners, err = m.annotations.listenPorts()
+	m.fail(err)
+	lb := &m.model.lb
+	for _, l := range m.listeners {
+		same := slices.IndexFunc(lb.Listeners, func(other elb.Listener) bool { return other.Port == l.Port })
+		switch {
+		case same < 0:
+			lb.Listeners = append(lb.Listeners, l)
+		case lb.Listeners[same].Protocol != l.Protocol:
+			m.fail(badValue(annotationPrefix+"listen-ports", m.annotations["listen-ports"],
+				fmt.Sprintf("port %d with protocol %s, which another Ingress of the group gives it", l.Port, lb.Listeners[same].Protocol)))
+		}
+	}
+	_, err = m.annotations.oneOf("scheme", "internal", "internet-facing")
+	m.fail(err)
+	values := m.attributes(m.annotations, "load-balancer-attributes", loadBalancerAttributes)
+	for key, value := range values {
+		if other, ok := m.attrs[key]; ok && other != value {
+			m.fail(badValue(annotationPrefix+"load-balancer-attributes", key+"="+value, "the value "+other+", which another Ingress of the group has"))
+		}
+		m.attrs[key] = value
+	}
+	m.fail(m.overrides.check())
+	if lag, err := m.overrides.lag("weight-lag"); err != nil || lag != nil {
+		m.fail(err)
+		lb.WeightLag = lag
+	}
+	// The port may be another member's: upstream looks at all listeners too.
+	if _, ok := m.annotations["ssl-redirect"]; ok {
+		port, err := m.annotations.sslRedirect(m.allListeners())
+		m.fail(err)
+		m.redirect = port
+	}
+}
+
+// allListeners are those of the whole group, also of members that are not
+// read yet, whose mistakes are told later.
+func (b *modelBuilder) allListeners() []elb.Listener {
+	var all []elb.Listener
+	for _, ing := range b.group.members {
+		listeners, err := annotationsOf(ing.Annotations).listenPorts()
+		if err == nil {
+			all = append(all, listeners...)
+		}
+	}
+	return all
+}
+
+// rules adds a rule for each path, and the default backend.
+func (m *memberBuilder) rules() {
+	for _, rule := range m.ingress.Spec.Rules {
+		if rule.HTTP == nil {
+			continue
+		}
+		for _, path := range sortPaths(rule.HTTP.Paths) {
+			m.rule(rule.Host, path)
+		}
+	}
+	if be := m.ingress.Spec.DefaultBackend; be != nil {
+		r := elb.Rule{Ports: m.ports(), Action: m.action(*be)}
+		if slices.ContainsFunc(m.fallback, func(other elb.Rule) bool { return overlap(other.Ports, r.Ports) }) {
+			m.fail(errors.New("spec.defaultBackend: another Ingress of the group has one for the same port"))
+		}
+		m.fallback = append(m.fallback, r)
+	}
+}
+
+// overlap treats nil as all ports.
+func overlap(a, b []uint16) bool {
+	return a == nil || b == nil || slices.ContainsFunc(a, func(p uint16) bool { return slices.Contains(b, p) })
+}
+
+// ports are the member's if others of the group have more, nil otherwise.
+func (m *memberBuilder) ports() []uint16 {
+	if len(m.listeners) == len(m.model.lb.Listeners) {
+		return nil
+	}
+	return portsOf(m.listeners)
+}
+
+func portsOf(listeners []elb.Listener) []uint16 {
+	ports := make([]uint16, 0, len(listeners))
+	for _, l := range listeners {
+		ports = append(ports, l.Port)
+	}
+	return ports
+}
+
+func (m *memberBuilder) rule(host string, path networkingv1.HTTPIngressPath) {
+	r := elb.Rule{Ports: m.ports()}
+	if host != "" {
+		r.Hosts = []string{strings.ToLower(host)}
+	}
+	patterns, err := pathPatterns(path)
+	m.fail(err)
+	r.Paths = patterns
+	if path.Backend.Service != nil {
+		name := conditionPrefix + path.Backend.Service.Name
+		if value, ok := m.annotations[name]; ok {
+			m.used[name] = true
+			m.fail(addConditions(&r, annotationPrefix+name, value))
+		}
+	}
+	m.fail(checkRule(&r))
+	r.Action = m.action(path.Backend)
+	if m.withoutLoops(&r) {
+		m.model.lb.Rules = append(m.model.lb.Rules, r)
+	}
+}
+
+// withoutLoops takes a redirect off the listeners on which it would redirect to
+// itself, as the controller does for the sake of actions.ssl-redirect
+// (controller, pkg/ingress/rule_optimizer.go). ok is false if none is left.
+func (m *memberBuilder) withoutLoops(r *elb.Rule) (ok bool) {
+	to := r.Action.Redirect
+	if to == nil {
+		return true
+	}
+	var ports []uint16
+	for _, l := range m.listeners {
+		same := (to.Host == "#{host}" || slices.Contains(r.Hosts, to.Host)) &&
+			(to.Path == "/#{path}" || slices.Contains(r.Paths, to.Path)) &&
+			(to.Port == "#{port}" || to.Port == fmt.Sprint(l.Port)) &&
+			(to.Protocol == "#{protocol}" || to.Protocol == string(l.Protocol)) &&
+			to.Query == "#{query}"
+		if !same {
+			ports = append(ports, l.Port)
+		}
+	}
+	if len(ports) < len(m.listeners) {
+		r.Ports = ports
+	}
+	return len(ports) > 0
+}
+
+// finish puts the rules in order of priority and adds what listeners do
+// without one.
+func (b *modelBuilder) finish() {
+	lb := &b.model.lb
+	lb.IdleTimeout = seconds(b.attrs, "idle_timeout.timeout_seconds", defaultIdleTimeout)
+	lb.ClientKeepAlive = seconds(b.attrs, "client_keep_alive.seconds", defaultClientKeepAlive)
+	for i := range lb.Rules {
+		lb.Rules[i].Priority = i + 1
+	}
+	for _, r := range b.fallback {
+		if r.Ports == nil {
+			lb.Default = r.Action
+		} else { // of one listener among several: default actions have priority 0
+			lb.Rules = append(lb.Rules, r)
+		}
+	}
+	b.redirectToHTTPS()
+}
+
+// redirectToHTTPS makes ssl-redirect the default action of HTTP listeners;
+// their other rules are ignored (annotations page).
+func (b *modelBuilder) redirectToHTTPS() {
+	lb := &b.model.lb
+	plain := slices.DeleteFunc(slices.Clone(lb.Listeners), func(l elb.Listener) bool { return l.Protocol != elb.HTTP })
+	if b.redirect == 0 || len(plain) == 0 {
+		return
+	}
+	lb.Rules = slices.Insert(lb.Rules, 0, elb.Rule{Ports: portsOf(plain), Action: elb.Action{Redirect: &elb.Redirect{
+		Status: 301, Protocol: string(elb.HTTPS), Port: fmt.Sprint(b.redirect),
+		Host: "#{host}", Path: "/#{path}", Query: "#{query}",
+	}}})
+}
+
+// attributes reads an attribute list and warns of those that change nothing.
+func (m *memberBuilder) attributes(a annotations, name string, accepted map[string]attribute) map[string]string {
 	values, ignored, err := a.attributes(name, accepted)
-	b.fail(err)
+	m.fail(err)
 	if len(ignored) > 0 {
-		b.warn("has no effect on this stand-in: %s%s: %s", annotationPrefix, name, strings.Join(ignored, ", "))
+		m.warn("has no effect on this stand-in: %s%s: %s", annotationPrefix, name, strings.Join(ignored, ", "))
 	}
 	return values
-}
-
-// seconds reads an attribute whose range has been checked.
-func seconds(attrs map[string]string, key string, byDefault time.Duration) time.Duration {
-	n, err := strconv.Atoi(attrs[key])
-	if err != nil {
-		return byDefault // not set
-	}
-	return time.Duration(n) * time.Second
-}
-
-// addRule adds the rule of one path. Priorities are in the order of the rules,
-// from 1, as the controller gives them.
-func (b *modelBuilder) addRule(host string, path networkingv1.HTTPIngressPath) {
-	patterns, err := pathPatterns(path)
-	b.fail(err)
-	rules := &b.model.loadBalancer.Rules
-	rule := elb.Rule{Priority: len(*rules) + 1, Paths: patterns, Action: b.action(path.Backend)}
-	if host != "" {
-		rule.Hosts = []string{strings.ToLower(host)}
-	}
-	if path.Backend.Service != nil {
-		b.fail(b.annotations.conditions(path.Backend.Service.Name, &rule))
-	}
-	*rules = append(*rules, rule)
-}
-
-// action is what a backend asks for: a forward to its Service, or what its
-// annotation actions.<name> says.
-func (b *modelBuilder) action(be networkingv1.IngressBackend) elb.Action {
-	if be.Service == nil {
-		b.fail(fmt.Errorf("backend %s: want a service: resource backends are not supported", describe(be)))
-		return elb.Action{}
-	}
-	if be.Service.Port.Name == "use-annotation" {
-		a, err := b.annotations.action(be.Service.Name, b.forward)
-		b.fail(err)
-		return a
-	}
-	return elb.Action{Forward: []elb.WeightedGroup{{GroupID: b.forward(be.Service.Name, be.Service.Port), Weight: 1}}}
-}
-
-// forward makes the target group of a Service's port and returns its ID, "" if
-// the Service does not exist: a rule without a Service answers 503.
-func (b *modelBuilder) forward(service string, port networkingv1.ServiceBackendPort) string {
-	group := elb.TargetGroup{
-		Name:         fmt.Sprintf("%s/%s:%s", b.ingress.Namespace, service, portName(port)),
-		LoadBalancer: b.model.loadBalancer.Name,
-	}
-	for _, bound := range b.model.bindings {
-		if bound.group.ID() == group.ID() {
-			return group.ID()
-		}
-	}
-	svc := b.service(service)
-	if svc == nil {
-		b.warn("Service %s/%s does not exist: its paths answer 503", b.ingress.Namespace, service)
-		return ""
-	}
-	bound, err := b.bind(group, svc, port)
-	if err != nil {
-		b.fail(err)
-		return ""
-	}
-	b.model.bindings = append(b.model.bindings, bound)
-	return group.ID()
-}
-
-// bind resolves what a target group is and registers. Annotations of the Service
-// win over those of the Ingress.
-func (b *modelBuilder) bind(g elb.TargetGroup, svc *corev1.Service, port networkingv1.ServiceBackendPort) (binding, error) {
-	a := annotationsOf(svc.Annotations).over(b.annotations)
-	o := overrides(annotations(overridesOf(svc.Annotations)).over(annotations(b.overrides)))
-	attrs := b.attributes(a, "target-group-attributes", targetGroupAttributes)
-	g.DeregistrationDelay = seconds(attrs, "deregistration_delay.timeout_seconds", defaultDeregistrationDelay)
-	g.SlowStart = seconds(attrs, "slow_start.duration_seconds", 0)
-	g.Algorithm = elb.Algorithm(attrs["load_balancing.algorithm.type"])
-	if g.Algorithm == "" {
-		g.Algorithm = elb.RoundRobin
-	}
-	g.AnomalyMitigation = attrs["load_balancing.algorithm.anomaly_mitigation"] == "on"
-	if attrs["stickiness.enabled"] == "true" {
-		g.Sticky = seconds(attrs, "stickiness.lb_cookie.duration_seconds", defaultSticky)
-	}
-	if g.SlowStart > 0 && g.Algorithm != elb.RoundRobin {
-		return binding{}, badValue("target-group-attributes", "slow_start.duration_seconds="+attrs["slow_start.duration_seconds"], "0 with an algorithm other than round_robin")
-	}
-	check, checkPort, errCheck := a.healthCheck()
-	protocol, errProtocol := a.oneOf("backend-protocol", string(elb.HTTP), string(elb.HTTPS))
-	_, errVersion := a.oneOf("backend-protocol-version", "HTTP1")
-	targetType, errType := a.oneOf("target-type", string(elb.TargetInstance), string(elb.TargetIP))
-	var errOverrides, errLag error
-	g.Overrides, errOverrides = o.forGroup()
-	lag, errLag := o.lag("controller-lag")
-	if err := errors.Join(errCheck, errProtocol, errVersion, errType, errOverrides, errLag); err != nil {
-		return binding{}, err
-	}
-	g.Protocol, g.Type, g.HealthCheck = elb.Protocol(protocol), elb.TargetType(targetType), check
-	servicePort, err := findPort(svc, port)
-	if err != nil {
-		return binding{}, err
-	}
-	if g.Type == elb.TargetInstance {
-		if svc.Spec.Type != corev1.ServiceTypeNodePort && svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
-			return binding{}, fmt.Errorf("service %s/%s is of type %s: want NodePort or LoadBalancer with target-type instance", svc.Namespace, svc.Name, svc.Spec.Type)
-		}
-		if servicePort.NodePort == 0 {
-			return binding{}, fmt.Errorf("service %s/%s port %d has no nodePort yet", svc.Namespace, svc.Name, servicePort.Port)
-		}
-	}
-	if g.HealthCheck.Port, err = healthCheckPort(checkPort, g.Type, svc); err != nil {
-		return binding{}, err
-	}
-	made := binding{name: bindingName(g), group: g, service: svc.Name, port: servicePort, labels: a["target-node-labels"]}
-	if lag != nil {
-		made.lag = *lag
-	}
-	return made, nil
-}
-
-// bindingName is a name as the controller makes them for its
-// TargetGroupBindings: parts of the names, and a hash of all of them.
-func bindingName(g elb.TargetGroup) string {
-	namespace, rest, _ := strings.Cut(g.Name, "/")
-	service, _, _ := strings.Cut(rest, ":")
-	short := func(s string) string { return s[:min(8, len(s))] }
-	sum := sha256.Sum256([]byte(g.ID()))
-	return "k8s-" + short(namespace) + "-" + short(service) + "-" + hex.EncodeToString(sum[:])[:10]
-}
-
-func findPort(svc *corev1.Service, want networkingv1.ServiceBackendPort) (corev1.ServicePort, error) {
-	for _, p := range svc.Spec.Ports {
-		if want.Name != "" && p.Name == want.Name || want.Name == "" && p.Port == want.Number {
-			return p, nil
-		}
-	}
-	return corev1.ServicePort{}, fmt.Errorf("service %s/%s has no port %s", svc.Namespace, svc.Name, portName(want))
-}
-
-func portName(p networkingv1.ServiceBackendPort) string {
-	if p.Name != "" {
-		return p.Name
-	}
-	return strconv.Itoa(int(p.Number))
-}
-
-func describe(be networkingv1.IngressBackend) string {
-	if be.Resource != nil {
-		return be.Resource.Kind + "/" + be.Resource.Name
-	}
-	return "without a service"
-}
-
-// sortPaths orders one rule's paths as the controller does: exact ones, then
-// prefixes, the longest first, then the others as they are given.
-func sortPaths(paths []networkingv1.HTTPIngressPath) []networkingv1.HTTPIngressPath {
-	rank := func(p networkingv1.HTTPIngressPath) int {
-		switch pathType(p) {
-		case networkingv1.PathTypeExact:
-			return 0
-		case networkingv1.PathTypePrefix:
-			return 1
-		}
-		return 2
-	}
-	sorted := slices.Clone(paths)
-	slices.SortStableFunc(sorted, func(x, y networkingv1.HTTPIngressPath) int {
-		if d := rank(x) - rank(y); d != 0 {
-			return d
-		}
-		if rank(x) == 1 {
-			return len(y.Path) - len(x.Path)
-		}
-		return 0
-	})
-	return sorted
-}
-
-func pathType(p networkingv1.HTTPIngressPath) networkingv1.PathType {
-	if p.PathType == nil {
-		return networkingv1.PathTypeImplementationSpecific
-	}
-	return *p.PathType
-}
-
-// pathPatterns are the patterns of a listener rule for a path: ? and * have a
-// meaning in ImplementationSpecific ones only.
-func pathPatterns(p networkingv1.HTTPIngressPath) ([]string, error) {
-	kind := pathType(p)
-	if kind != networkingv1.PathTypeImplementationSpecific && strings.ContainsAny(p.Path, "*?") {
-		return nil, fmt.Errorf("path %q: want no * or ? with pathType %s", p.Path, kind)
-	}
-	switch {
-	case p.Path == "", kind == networkingv1.PathTypePrefix && p.Path == "/":
-		return []string{"/*"}, nil
-	case kind == networkingv1.PathTypePrefix:
-		path := strings.TrimSuffix(p.Path, "/")
-		return []string{path, path + "/*"}, nil
-	}
-	return []string{p.Path}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // The labels and taints by which the AWS Load Balancer Controller leaves a
@@ -18,41 +17,40 @@ const (
 
 // nodeAddress is where an instance target group reaches the node; ok says
 // whether it is a target at all. A cordoned node is one.
-func nodeAddress(n *corev1.Node) (addr string, ok bool) {
+func nodeAddress(n *corev1.Node) (addr netip.Addr, ok bool) {
 	if _, excluded := n.Labels[excludeLabel]; excluded {
-		return "", false
+		return netip.Addr{}, false
 	}
 	for _, t := range n.Spec.Taints {
 		if t.Key == autoscalerTaint || t.Key == karpenterTaint {
-			return "", false
+			return netip.Addr{}, false
 		}
 	}
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-	if !ready {
-		return "", false
+	if !nodeReady(n) {
+		return netip.Addr{}, false
 	}
 	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return a.Address, true
+		// A dual-stack node has one of each; target groups are IPv4.
+		if addr, err := netip.ParseAddr(a.Address); a.Type == corev1.NodeInternalIP && err == nil && addr.Is4() {
+			return addr, true
 		}
 	}
-	return "", false
+	return netip.Addr{}, false
 }
 
-// instanceTargets are the nodes at a nodePort, of those that selector matches.
-// Pods and endpoints are not looked at: in instance mode a target stays when its
-// pods go.
-func instanceTargets(nodes []*corev1.Node, selector labels.Selector, nodePort int32) []netip.AddrPort {
-	var targets []netip.AddrPort
+func nodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// instanceTargets are the nodes at a nodePort. Pods and endpoints are not
+// looked at: in instance mode a target stays when its pods go.
+func instanceTargets(nodes []*corev1.Node, nodePort uint16) map[netip.AddrPort]bool {
+	targets := make(map[netip.AddrPort]bool, len(nodes))
 	for _, n := range nodes {
-		addr, ok := nodeAddress(n)
-		if !ok || !selector.Matches(labels.Set(n.Labels)) {
-			continue
-		}
-		if ip, err := netip.ParseAddr(addr); err == nil {
-			targets = append(targets, netip.AddrPortFrom(ip, uint16(nodePort)))
+		if addr, ok := nodeAddress(n); ok {
+			targets[netip.AddrPortFrom(addr, nodePort)] = true
 		}
 	}
 	return targets

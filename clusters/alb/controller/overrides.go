@@ -2,36 +2,40 @@ package controller
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"lameduck/clusters/alb/elb"
-	"lameduck/clusters/alb/proxy"
 )
 
-// OverridePrefix is in front of the annotations by which an Ingress or a Service
-// sets what AWS does not publish. The AWS controller does not look at them, so
-// that a manifest with them runs on EKS unchanged.
-const OverridePrefix = "alb.lameduck.dev/"
+// overridePrefix is in front of the annotations that set what AWS does not
+// publish for one Ingress or Service, over the process's defaults. The
+// original ignores foreign prefixes, so that a manifest with them runs on EKS
+// too.
+const overridePrefix = "alb.lameduck.dev/"
 
-// overrides are the annotations of one object under OverridePrefix.
+// overrides are an object's annotations under overridePrefix, without it.
 type overrides map[string]string
 
-func overridesOf(all map[string]string) overrides {
-	o := make(overrides)
-	for name, value := range all {
-		if suffix, ok := strings.CutPrefix(name, OverridePrefix); ok {
-			o[suffix] = value
+var knownOverrides = []string{
+	"close-idle-at-deregistration", "controller-lag", "deregistration-lag", "lose-deregistrations",
+	"over-quota", "pool-order", "registration-lag", "unusable-status", "weight-lag",
+}
+
+// check finds misspelled names: nobody else uses the prefix.
+func (o overrides) check() error {
+	var errs []error
+	for name := range o {
+		if !slices.Contains(knownOverrides, name) {
+			errs = append(errs, fmt.Errorf("annotation %s%s is unknown: want one of %s", overridePrefix, name, strings.Join(knownOverrides, ", ")))
 		}
 	}
-	return o
+	return errors.Join(errs...)
 }
 
-func (o overrides) bad(name, want string) error {
-	return errors.New("annotation " + OverridePrefix + name + " is " + strconv.Quote(o[name]) + ": want " + want)
-}
-
-// lag reads a range; nil: it is not set.
+// lag reads a range of times as elb.ParseRange does; nil if it is not set.
 func (o overrides) lag(name string) (*elb.Range, error) {
 	v, ok := o[name]
 	if !ok {
@@ -39,72 +43,43 @@ func (o overrides) lag(name string) (*elb.Range, error) {
 	}
 	r, err := elb.ParseRange(v)
 	if err != nil {
-		return nil, o.bad(name, "none, nlb, a duration like 17s or a range like 5s..20s, up to 1h")
+		return nil, fmt.Errorf("annotation %s%s is %w", overridePrefix, name, err)
 	}
 	return &r, nil
 }
 
-// choice reads one of some words; "": it is not set.
-func (o overrides) choice(name string, words ...string) (string, error) {
+// word reads one of a set of values; "" if it is not set.
+func (o overrides) word(name string, values ...string) (string, error) {
 	v, ok := o[name]
-	if !ok {
-		return "", nil
+	if ok && !slices.Contains(values, v) {
+		return "", badValue(overridePrefix+name, v, "one of "+strings.Join(values, ", "))
 	}
-	for _, w := range words {
-		if v == w {
-			return v, nil
-		}
-	}
-	return "", o.bad(name, "one of "+strings.Join(words, ", "))
+	return v, nil
 }
 
-var overrideNames = []string{"deregistration-lag", "registration-lag", "weight-lag", "controller-lag",
-	"lose-deregistrations", "close-idle-at-deregistration", "pool-order", "unusable-status", "over-quota"}
-
-// forGroup are the settings of a target group.
-func (o overrides) forGroup() (elb.Overrides, error) {
-	var out elb.Overrides
-	var errs []error
-	note := func(err error) { errs = append(errs, err) }
-	var err error
-	out.DeregistrationLag, err = o.lag("deregistration-lag")
-	note(err)
-	out.RegistrationLag, err = o.lag("registration-lag")
-	note(err)
-	lose, err := o.choice("lose-deregistrations", "true", "false")
-	note(err)
-	out.LoseDeregistrations = lose == "true"
-	idle, err := o.choice("close-idle-at-deregistration", "true", "false")
-	note(err)
-	if idle != "" {
-		closes := idle == "true"
-		out.CloseIdleAtDeregistration = &closes
+// group sets what concerns a target group.
+func (o overrides) group(g *elb.TargetGroup) error {
+	var errs [6]error
+	g.DeregistrationLag, errs[0] = o.lag("deregistration-lag")
+	g.RegistrationLag, errs[1] = o.lag("registration-lag")
+	lose, err := o.word("lose-deregistrations", boolean...)
+	g.LoseDeregistrations, errs[2] = lose == "true", err
+	closeIdle, err := o.word("close-idle-at-deregistration", boolean...)
+	errs[3] = err
+	if closeIdle != "" {
+		yes := closeIdle == "true"
+		g.CloseIdle = &yes
 	}
-	order, err := o.choice("pool-order", string(proxy.PoolLIFO), string(proxy.PoolFIFO))
-	note(err)
-	out.PoolOrder = proxy.PoolOrder(order)
-	status, err := o.choice("unusable-status", "502", "503")
-	note(err)
-	if status != "" {
-		out.UnusableStatus, _ = strconv.Atoi(status) // one of two numbers
+	order, err := o.word("pool-order", "lifo", "fifo")
+	errs[4] = err
+	switch order {
+	case "lifo":
+		g.PoolOrder = "lifo"
+	case "fifo":
+		g.PoolOrder = "fifo"
 	}
-	quota, err := o.choice("over-quota", string(elb.OverQuotaRefuse), string(elb.OverQuotaStale))
-	note(err)
-	out.OverQuota = elb.OverQuota(quota)
-	return out, errors.Join(errs...)
-}
-
-// unknown are the names, sorted, that mean nothing.
-func (o overrides) unknown() []string {
-	var names []string
-	for name := range o {
-		found := false
-		for _, n := range overrideNames {
-			found = found || n == name
-		}
-		if !found {
-			names = append(names, OverridePrefix+name)
-		}
-	}
-	return names
+	status, err := o.word("unusable-status", "502", "503")
+	errs[5] = err
+	g.UnusableStatus, _ = strconv.Atoi(status) // "" is 0: not set
+	return errors.Join(errs[:]...)
 }

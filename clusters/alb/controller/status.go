@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -15,54 +16,90 @@ import (
 	"lameduck/clusters/alb/elb"
 )
 
-// Reasons of Events, as the AWS Load Balancer Controller names them; the last
-// is ours, since the controller has nothing that it ignores.
+// Reasons of Events, as the AWS Load Balancer Controller names them
+// (controller, pkg/k8s/events.go).
 const (
 	reasonReconciled   = "SuccessfullyReconciled"
+	reasonFailedGroup  = "FailedLoadGroupID"
 	reasonFailedBuild  = "FailedBuildModel"
 	reasonFailedDeploy = "FailedDeployModel"
-	reasonIgnored      = "Ignored"
+	reasonFailedStatus = "FailedUpdateStatus"
 )
 
-// setStatus tells where the load balancer listens: an address for each node. It
-// comes after the listeners, so that who reads it can connect.
+// Reasons that are ours: the controller has nothing that it ignores, and only
+// logs why it could not set targets.
+const (
+	reasonIgnored       = "Ignored"
+	reasonFailedTargets = "FailedRegisterTargets"
+)
+
+// setStatus tells where the load balancer listens: the addresses of all its
+// nodes, which stand for what the name of an ALB resolves to. It comes after
+// the listeners, so that who reads it can connect.
 func (c *Controller) setStatus(ctx context.Context, ing *networkingv1.Ingress, listeners []elb.Listener) error {
+	var ports []networkingv1.IngressPortStatus
+	for _, l := range listeners {
+		ports = append(ports, networkingv1.IngressPortStatus{Port: int32(l.Port), Protocol: corev1.ProtocolTCP})
+	}
 	var want networkingv1.IngressLoadBalancerStatus
 	for _, addr := range c.options.Addresses {
-		at := networkingv1.IngressLoadBalancerIngress{IP: addr.String()}
-		for _, l := range listeners {
-			at.Ports = append(at.Ports, networkingv1.IngressPortStatus{Port: int32(l.Port), Protocol: corev1.ProtocolTCP})
-		}
-		want.Ingress = append(want.Ingress, at)
+		want.Ingress = append(want.Ingress, networkingv1.IngressLoadBalancerIngress{IP: addr.String(), Ports: ports})
 	}
 	if equality.Semantic.DeepEqual(ing.Status.LoadBalancer, want) {
 		return nil
 	}
-	changed := ing.DeepCopy()
-	changed.Status.LoadBalancer = want
-	_, err := c.client.NetworkingV1().Ingresses(ing.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	// A patch, which no change of the spec in the meantime conflicts with.
+	patch, err := json.Marshal(map[string]any{"status": networkingv1.IngressStatus{LoadBalancer: want}})
+	if err != nil {
+		return fmt.Errorf("make patch: %w", err)
+	}
+	_, err = c.client.NetworkingV1().Ingresses(ing.Namespace).Patch(ctx, ing.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write ingress status: %w", err)
 	}
 	return nil // deleted meanwhile: that is an event of its own
 }
 
-// say writes Events about the outcome of a reconciliation, unless it is the
-// same as last time.
-func (c *Controller) say(ing *networkingv1.Ingress, warnings []string, reason, failure string) {
-	key := types.NamespacedName{Namespace: ing.Namespace, Name: ing.Name}
-	all := reason + "\n" + failure + "\n" + strings.Join(warnings, "\n")
-	if c.said[key] == all {
-		return
+// outcome of a reconciliation; failure "" is success.
+type outcome struct {
+	reason, failure string
+	warnings        []string
+}
+
+// say writes Events about an outcome to every Ingress of a group, unless it is
+// the same as the last one of that Ingress.
+func (c *Controller) say(group ingressGroup, o outcome) {
+	all := o.reason + "\n" + o.failure + "\n" + strings.Join(o.warnings, "\n")
+	told := false
+	for _, ing := range group.members {
+		key := types.NamespacedName{Namespace: ing.Namespace, Name: ing.Name}
+		if c.said[key] == all {
+			continue
+		}
+		c.said[key] = all
+		for _, w := range o.warnings {
+			c.events.Event(ing, corev1.EventTypeWarning, reasonIgnored, w)
+		}
+		if o.failure == "" {
+			c.events.Event(ing, corev1.EventTypeNormal, o.reason, "listening on "+c.addresses())
+			continue
+		}
+		c.events.Event(ing, corev1.EventTypeWarning, o.reason, o.failure)
+		if !told {
+			c.message("%s: %s: %s", group.key, o.reason, o.failure)
+			told = true
+		}
 	}
-	c.said[key] = all
-	for _, w := range warnings {
-		c.events.Event(ing, corev1.EventTypeWarning, reasonIgnored, w)
+}
+
+func (c *Controller) addresses() string {
+	var list []string
+	for _, a := range c.options.Addresses {
+		list = append(list, a.String())
 	}
-	if failure == "" {
-		c.events.Event(ing, corev1.EventTypeNormal, reason, "Successfully reconciled")
-		return
-	}
-	fmt.Fprintf(c.options.Messages, "%s: %s: %s\n", key, reason, failure)
-	c.events.Event(ing, corev1.EventTypeWarning, reason, failure)
+	return strings.Join(list, ", ")
+}
+
+func (c *Controller) message(format string, args ...any) {
+	fmt.Fprintf(c.options.Messages, format+"\n", args...)
 }

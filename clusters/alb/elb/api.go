@@ -1,7 +1,3 @@
-// Package elb is the AWS side of the load balancer stand-in: load balancers
-// with nodes, listeners and rules, and target groups with their targets'
-// states, health checks and the time that changes take to reach each node.
-// What is asked of it is named as in the ELBv2 API.
 package elb
 
 import (
@@ -20,9 +16,8 @@ type API interface {
 	// (CreateTargetGroup, ModifyTargetGroup, ModifyTargetGroupAttributes).
 	// Type and Protocol of a group that exists cannot change.
 	PutTargetGroup(ctx context.Context, g TargetGroup) error
-	// DeleteTargetGroup closes a group. ErrResourceInUse if a rule names it, also
-	// one that a change of weights has not yet replaced on every node.
-	DeleteTargetGroup(ctx context.Context, groupID string) error
+	// DeleteTargetGroup closes a group. ErrResourceInUse if a rule names it.
+	DeleteTargetGroup(ctx context.Context, name string) error
 	// PutLoadBalancer creates or changes a load balancer with its listeners and
 	// rules. It returns when every node listens. If a port cannot be listened
 	// on nothing changes.
@@ -32,13 +27,13 @@ type API interface {
 	// RegisterTargets adds targets, or takes back draining ones of an instance
 	// group. All or nothing: ErrTooManyTargets, ErrInvalidTarget (an address
 	// that is still draining in an ip group).
-	RegisterTargets(ctx context.Context, groupID string, targets []netip.AddrPort) error
+	RegisterTargets(ctx context.Context, group string, targets []netip.AddrPort) error
 	// DeregisterTargets starts the deregistration of targets. Addresses that
 	// are not registered are ignored, as by AWS.
-	DeregisterTargets(ctx context.Context, groupID string, targets []netip.AddrPort) error
+	DeregisterTargets(ctx context.Context, group string, targets []netip.AddrPort) error
 	// DescribeTargetHealth lists the group's targets, sorted by address,
 	// draining ones included.
-	DescribeTargetHealth(ctx context.Context, groupID string) ([]TargetHealth, error)
+	DescribeTargetHealth(ctx context.Context, group string) ([]TargetHealth, error)
 }
 
 // Errors of the API, by the names of AWS.
@@ -49,6 +44,14 @@ var (
 	ErrInvalidTarget       = errors.New("InvalidTarget")
 	ErrResourceInUse       = errors.New("ResourceInUse")
 	ErrDuplicateListener   = errors.New("DuplicateListener") // the port is another load balancer's
+	// ErrInvalidConfiguration is a setting that does not go with another.
+	ErrInvalidConfiguration = errors.New("InvalidConfigurationRequest")
+	// ErrInvalidAction is an action with none, or too many, target groups.
+	ErrInvalidAction = errors.New("InvalidLoadBalancerAction")
+	// ErrTooManyGroups is more target groups than a load balancer may have.
+	ErrTooManyGroups = errors.New("TooManyUniqueTargetGroupsPerLoadBalancer")
+	// ErrAssociationLimit is a target group that another load balancer has.
+	ErrAssociationLimit = errors.New("TargetGroupAssociationLimit")
 )
 
 // LoadBalancer is what an Ingress asks for.
@@ -88,11 +91,18 @@ type Rule struct {
 	Methods  []string            // upper case
 	Headers  map[string][]string // canonical name -> values with * and ?
 	Query    []QueryCondition    // one of them
-	Sources  []netip.Prefix      // of the client
-	Action   Action
+	// AllQueries are further query-string conditions: one of each list must
+	// match, on top of Query. Rarely more than none.
+	AllQueries [][]QueryCondition
+	Sources    []netip.Prefix // of the client
+	// Ports are those of the listeners the rule belongs to; empty: all. (In
+	// ELBv2 a rule belongs to one listener.)
+	Ports  []uint16
+	Action Action
 }
 
-// QueryCondition matches a parameter of the query; an empty Key matches any.
+// QueryCondition matches a parameter of the query, with * and ? in both parts;
+// an empty Key matches any.
 type QueryCondition struct{ Key, Value string }
 
 // Action is what happens to a request; exactly one field is set. The zero
@@ -104,11 +114,11 @@ type Action struct {
 	Redirect *Redirect
 }
 
-// WeightedGroup is a share of a forward. GroupID "" stands for a Service that
+// WeightedGroup is a share of a forward. Group "" stands for a Service that
 // does not exist: 503.
 type WeightedGroup struct {
-	GroupID string
-	Weight  int // 0..999
+	Group  string
+	Weight int // 0..999
 }
 
 // FixedResponse is answered by the load balancer.
@@ -146,36 +156,38 @@ const (
 
 // TargetGroup is a group's settings, without its targets.
 type TargetGroup struct {
-	Name                string // namespace/service:port, unique in its load balancer
-	LoadBalancer        string // LoadBalancer.Name of the only one that uses it
+	Name                string // namespace/service:port, unique
 	Type                TargetType
 	Protocol            Protocol
 	DeregistrationDelay time.Duration
 	SlowStart           time.Duration // 0: off
 	Algorithm           Algorithm
 	AnomalyMitigation   bool
-	Sticky              time.Duration // of the AWSALB cookie, 0: off
+	Stickiness          Stickiness
 	HealthCheck         HealthCheck
-	Overrides
-}
-
-// ID names the group among those of all load balancers.
-func (g TargetGroup) ID() string { return g.LoadBalancer + " " + g.Name }
-
-// Overrides are settings of one group; nil and "" stand for those of Settings.
-type Overrides struct {
+	// Lags of this group only; nil: those of Settings.
 	DeregistrationLag, RegistrationLag *Range
-	CloseIdleAtDeregistration          *bool
-	PoolOrder                          proxy.PoolOrder
-	UnusableStatus                     int
-	OverQuota                          OverQuota
 	// LoseDeregistrations makes DeregisterTargets succeed without any effect.
 	LoseDeregistrations bool
+	// What AWS does not publish, for this group only: nil, "" and 0 leave it to
+	// Settings. PoolOrder of targets that are registered already stays.
+	CloseIdle      *bool // at deregistration
+	PoolOrder      proxy.PoolOrder
+	UnusableStatus int
+}
+
+// Stickiness of a group's targets.
+type Stickiness struct {
+	// Duration of the AWSALB cookie, 0: off.
+	Duration time.Duration
+	// AppCookie is the application's cookie that stickiness follows, "": the
+	// load balancer's own.
+	AppCookie string
 }
 
 // HealthCheck is how every node checks every target.
 type HealthCheck struct {
-	Disabled           bool   // every target is healthy at once (Target.HealthCheckDisabled)
+	Disabled           bool   // only in tests: every target is healthy at once
 	Port               uint16 // 0: the traffic port
 	Protocol           Protocol
 	Path               string
@@ -225,10 +237,6 @@ type TargetHealth struct {
 	Description string // for people
 }
 
-// Range is a time that is drawn anew each time it is needed, evenly from Min
-// to Max.
-type Range struct{ Min, Max time.Duration }
-
 // StateChange is one target's change of state on one node (Node "": over all
 // nodes, as DescribeTargetHealth shows it).
 type StateChange struct {
@@ -236,8 +244,11 @@ type StateChange struct {
 	Group  string         `json:"group"`
 	Target netip.AddrPort `json:"target"`
 	Node   string         `json:"node"`
-	State  State          `json:"state"`
-	Reason string         `json:"reason"`
+	// LoadBalancer is the one that uses the group, or used it last; "" if none
+	// has.
+	LoadBalancer string `json:"loadBalancer"`
+	State        State  `json:"state"`
+	Reason       string `json:"reason"`
 	// Detail is the check's outcome, or the lag that was drawn.
 	Detail string `json:"detail"`
 }

@@ -1,182 +1,206 @@
 package elb
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/netip"
-	"strings"
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/proxy"
 )
 
-// Settings are what no attribute of a load balancer or target group sets: what
-// AWS documents as fixed, and what it does not publish. A zero field takes its
-// default. Grades: D documented by AWS, O observed and reported by users, I
-// inferred, U unknown.
+// Settings are the numbers and choices that no ELBv2 attribute sets. A zero
+// field takes its default. Nothing has a minimum, so that tests can be fast.
 type Settings struct {
-	// ConnectTimeout bounds a connection to a target; then 504. Default 10 s (D:
-	// user guide, Troubleshooting: HTTP 504).
-	ConnectTimeout time.Duration
-	// DeregistrationLag is how long a node may go on sending new requests to a
-	// target after DeregisterTargets, drawn per node and target. Default 5..20 s
-	// (O: 17 s, 15 s or more, about 10 s, 3 to 5 s;
-	// kubernetes-sigs/aws-load-balancer-controller 1064, 1131, 2366).
+	// Nodes are the addresses of every load balancer's nodes, one for each
+	// availability zone. An ALB has at least two (D: user guide, "Application
+	// Load Balancers", availability zones); one is allowed here. No default.
+	Nodes []netip.Addr
+
+	// DeregistrationLag is how long a node goes on sending new requests to a
+	// target that is being deregistered, drawn for each node and call. Default
+	// 5s..20s (O: controller issues 2366, 1719, 1064, argo-rollouts 4595 report
+	// 3 s to about 17 s; not in AWS's documentation).
 	DeregistrationLag *Range
-	// RegistrationLag is how long a new target waits for its first health check
-	// by a node. Default 2..5 s (O: "a few seconds").
+	// RegistrationLag is how long a registration takes to reach a node, which
+	// then makes its first health check, drawn for each node and call. Default
+	// 2s..5s (O: a few seconds).
 	RegistrationLag *Range
-	// WeightLag is how long a change of weights takes to reach a node. Default
-	// 10..20 s (O: argoproj/argo-rollouts 3333).
+	// WeightLag is how long a change of a load balancer's rules takes to reach
+	// a node, drawn for each node and call. Default 10s..20s (O: argo-rollouts
+	// 3333). New load balancers do not wait: nothing is routed yet that a lag
+	// could delay, and AWS's own "provisioning" takes its place (I). Other
+	// rules than weights wait as well, as nothing suggests that they go another
+	// way (I).
 	WeightLag *Range
-	// CloseIdleAtDeregistration closes idle connections to a target when its
-	// deregistration reaches the node; else they stay until their idle timeout,
-	// unused (U).
-	CloseIdleAtDeregistration bool
-	// PoolOrder is which idle connection to a target is used next. Default
-	// proxy.PoolLIFO (U).
+
+	// KeepIdleAtDeregistration leaves idle pooled connections to a
+	// deregistered target open until their idle timeout or the end of the
+	// deregistration delay, instead of closing them when the node stops sending
+	// requests. Not published (U).
+	KeepIdleAtDeregistration bool
+	// PoolOrder is which idle connection to a target is used next. Not
+	// published (U). Default proxy.PoolLIFO.
 	PoolOrder proxy.PoolOrder
-	// UnusableStatus is what clients get when only initial and draining targets
-	// are left: 503 (default) or 502 (I: reports differ).
+	// UnusableStatus is answered when a group has only initial and draining
+	// targets. Reports have 502 and 503. Default 503 (I).
 	UnusableStatus int
-	// OverQuota is what comes of a registration beyond the quota of targets.
-	// Default OverQuotaRefuse (D), OverQuotaStale is reported (O).
-	OverQuota OverQuota
-	// APIRate bounds the calls per second that change something, with bursts of
-	// APIBurst; beyond them calls fail with ErrThrottling. Default: no bound. AWS
-	// documents the mechanism (D) but not the numbers for an account (U).
-	APIRate  float64
-	APIBurst int
-	// DrainTimeout bounds how long Close waits for requests in flight. Default 5 s.
-	DrainTimeout time.Duration
-	// LogFlush is the longest time a log line waits in memory. Default 100 ms.
-	LogFlush time.Duration
+
+	// ConnectTimeout bounds the connection to a target; then 504. Default 10 s
+	// (D: user guide, Troubleshooting: HTTP 504).
+	ConnectTimeout time.Duration
+	// AnomalyInterval is how often anomaly mitigation looks at the share of
+	// failures. Not published (U). Default 1 s.
+	AnomalyInterval time.Duration
+
+	Quotas Quotas
+	Rates  Rates
+
+	// TLS is what HTTPS listeners present. nil: a certificate signed by itself,
+	// made anew by each process.
+	TLS *tls.Config
 }
 
-// OverQuota is what a group does when it is to get more targets than the quota.
-type OverQuota string
+// Quotas bound what can be asked for (D: user guide, Quotas).
+type Quotas struct {
+	TargetsPerGroup        int // default 1000
+	TargetsPerLoadBalancer int // default 1000
+	GroupsPerLoadBalancer  int // default 100
+	GroupsPerAction        int // default 5
+}
 
-// The choices.
-const (
-	// OverQuotaRefuse refuses the call and leaves the group as it is.
-	OverQuotaRefuse OverQuota = "refuse"
-	// OverQuotaStale refuses the call, and takes no change of the group's targets
-	// until a registration fits again.
-	OverQuotaStale OverQuota = "stale"
-)
+// Rates are the token buckets of the API: what exceeds one gets ErrThrottling
+// (D: API reference, Common errors). AWS does not publish their sizes (U). The
+// defaults are above those that the controller sets itself (S: 4/s burst 20 for
+// targets, 50/s burst 200 for describing, 3/s burst 20 for the rest), so that a
+// controller that keeps to them is not throttled.
+type Rates struct {
+	Targets  Rate // RegisterTargets and DeregisterTargets; default 10/s, burst 40
+	Describe Rate // default 100/s, burst 400
+	Modify   Rate // everything else; default 10/s, burst 40
+}
 
-// Quotas (D: user guide, Quotas for your Application Load Balancers).
-const (
-	MaxTargetsPerGroup        = 1000
-	MaxTargetsPerLoadBalancer = 1000
-	MaxGroupsPerLoadBalancer  = 100
-	MaxGroupsPerAction        = 5
-	MaxWeight                 = 999
-)
+// Rate is a token bucket. A Burst below 0 is no limit.
+type Rate struct {
+	PerSecond float64
+	Burst     int
+}
 
-// Options of a Service.
-type Options struct {
-	// Nodes are the addresses of the load balancer nodes. Every load balancer
-	// listens on all of them; an ALB has at least two (D).
-	Nodes    []netip.Addr
-	Settings Settings
-	// LogDir gets the logs of each load balancer (see accesslog.Log).
-	LogDir string
-	// Counters count requests; nil: nothing is counted.
-	Counters *accesslog.Counters
-	// Certificate is for HTTPS listeners.
-	Certificate tls.Certificate
-	// Messages is for people, a line each. Safe for concurrent use.
+// Log is where the requests of one load balancer are written, and the changes
+// of its targets' states. It is closed with the load balancer. *accesslog.Log
+// is one.
+type Log interface {
+	accesslog.Sink
+	// Target takes a StateChange as JSON, without a newline, and does not keep
+	// it. A group's changes before its first use have no Log.
+	Target(change []byte)
+	Close() error
+}
+
+// Metrics are told what the lines of a Log do not have. All names are
+// CloudWatch's: HealthyHostCount and UnHealthyHostCount count by the state over
+// all nodes. RequestCount, UnhealthyRoutingRequestCount and the rest can be
+// counted from the lines.
+type Metrics interface {
+	proxy.Metrics
+	Hosts(group string, healthy, unhealthy int)
+	// GroupGone takes back the counts of a group that is no longer used.
+	GroupGone(group string)
+}
+
+// Outputs are where the load balancers tell what happens. Any may be nil.
+type Outputs struct {
+	// Log opens the log of a load balancer when it is created.
+	Log func(loadBalancer string) (Log, error)
+	// Metrics returns those of a load balancer when it is created.
+	Metrics func(loadBalancer string) Metrics
+	// States gets each change of a target's state, in order. It is called with
+	// a lock held: it must be quick and must not call the API.
+	States func(StateChange)
+	// Messages gets lines for people. It must be safe for concurrent use.
 	Messages io.Writer
-	// StateChanged, if set, is told of every change of a target's state over all
-	// nodes. It must not block.
-	StateChanged func(groupID string, target netip.AddrPort, s State)
-	// Dial replaces the connections to targets, for tests.
-	Dial func(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error)
+	// Hangups watches connections to targets. nil: the Service has its own.
+	Hangups *proxy.Hangups
+}
+
+var (
+	defaultDeregistrationLag = Range{5 * time.Second, 20 * time.Second}
+	defaultRegistrationLag   = Range{2 * time.Second, 5 * time.Second}
+	defaultWeightLag         = Range{10 * time.Second, 20 * time.Second}
+)
+
+// orDefault sets a field that is not set.
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
 }
 
 func (s Settings) withDefaults() Settings {
-	set := func(d *time.Duration, to time.Duration) {
-		if *d == 0 {
-			*d = to
-		}
-	}
-	set(&s.ConnectTimeout, 10*time.Second)
-	set(&s.DrainTimeout, 5*time.Second)
-	set(&s.LogFlush, 100*time.Millisecond)
-	lag := func(r **Range, low, high time.Duration) {
-		if *r == nil {
-			*r = &Range{low, high}
-		}
-	}
-	lag(&s.DeregistrationLag, 5*time.Second, 20*time.Second)
-	lag(&s.RegistrationLag, 2*time.Second, 5*time.Second)
-	lag(&s.WeightLag, 10*time.Second, 20*time.Second)
-	if s.PoolOrder == "" {
-		s.PoolOrder = proxy.PoolLIFO
-	}
-	if s.UnusableStatus == 0 {
-		s.UnusableStatus = 503
-	}
-	if s.OverQuota == "" {
-		s.OverQuota = OverQuotaRefuse
-	}
+	orDefault(&s.DeregistrationLag, &defaultDeregistrationLag)
+	orDefault(&s.RegistrationLag, &defaultRegistrationLag)
+	orDefault(&s.WeightLag, &defaultWeightLag)
+	orDefault(&s.PoolOrder, proxy.PoolLIFO)
+	orDefault(&s.UnusableStatus, 503)
+	orDefault(&s.ConnectTimeout, 10*time.Second)
+	orDefault(&s.AnomalyInterval, time.Second)
+	orDefault(&s.Quotas.TargetsPerGroup, 1000)
+	orDefault(&s.Quotas.TargetsPerLoadBalancer, 1000)
+	orDefault(&s.Quotas.GroupsPerLoadBalancer, 100)
+	orDefault(&s.Quotas.GroupsPerAction, 5)
+	orDefault(&s.Rates.Targets, Rate{10, 40})
+	orDefault(&s.Rates.Describe, Rate{100, 400})
+	orDefault(&s.Rates.Modify, Rate{10, 40})
 	return s
 }
 
-// Check finds values that are not accepted, all at once.
-func (s Settings) Check() error {
+// check is for settings with defaults.
+func (s Settings) check() error {
 	var errs []error
-	if s.PoolOrder != "" && s.PoolOrder != proxy.PoolLIFO && s.PoolOrder != proxy.PoolFIFO {
-		errs = append(errs, fmt.Errorf("pool order is %q: want %s or %s", s.PoolOrder, proxy.PoolLIFO, proxy.PoolFIFO))
+	if len(s.Nodes) == 0 {
+		errs = append(errs, errors.New("nodes: want at least one address, two to be like an ALB"))
 	}
-	if s.UnusableStatus != 0 && s.UnusableStatus != 502 && s.UnusableStatus != 503 {
-		errs = append(errs, fmt.Errorf("unusable status is %d: want 502 or 503", s.UnusableStatus))
+	seen := make(map[netip.Addr]bool)
+	for _, a := range s.Nodes {
+		if !a.IsValid() || seen[a] {
+			errs = append(errs, fmt.Errorf("nodes: %s is invalid or named twice: want different IP addresses", a))
+		}
+		seen[a] = true
 	}
-	if s.OverQuota != "" && s.OverQuota != OverQuotaRefuse && s.OverQuota != OverQuotaStale {
-		errs = append(errs, fmt.Errorf("over quota is %q: want %s or %s", s.OverQuota, OverQuotaRefuse, OverQuotaStale))
+	for name, r := range map[string]*Range{
+		"deregistration lag": s.DeregistrationLag, "registration lag": s.RegistrationLag, "weight lag": s.WeightLag,
+	} {
+		if err := r.check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s %w", name, err))
+		}
 	}
-	if s.APIRate < 0 || s.APIRate > 0 && s.APIBurst < 1 {
-		errs = append(errs, fmt.Errorf("API rate is %g with burst %d: want 0 or more, and a burst of at least 1", s.APIRate, s.APIBurst))
+	errs = append(errs, checkUnknowns(s.PoolOrder, s.UnusableStatus))
+	if s.ConnectTimeout < 0 || s.AnomalyInterval < 0 {
+		errs = append(errs, fmt.Errorf("connect timeout is %s, anomaly interval %s: want more than 0s", s.ConnectTimeout, s.AnomalyInterval))
+	}
+	if q := s.Quotas; min(q.TargetsPerGroup, q.TargetsPerLoadBalancer, q.GroupsPerLoadBalancer, q.GroupsPerAction) < 1 {
+		errs = append(errs, fmt.Errorf("quotas are %+v: want 1 or more", q))
+	}
+	for name, r := range map[string]Rate{"targets": s.Rates.Targets, "describe": s.Rates.Describe, "modify": s.Rates.Modify} {
+		if r.Burst >= 0 && (r.PerSecond <= 0 || r.Burst == 0) {
+			errs = append(errs, fmt.Errorf("rate of %s is %+v: want more than 0 for both, or a burst below 0 for no limit", name, r))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// lagPresets are ranges with a name.
-var lagPresets = map[string]Range{
-	"none": {},
-	"17s":  {17 * time.Second, 17 * time.Second},   // O: kubernetes-sigs/aws-load-balancer-controller 2366
-	"nlb":  {120 * time.Second, 180 * time.Second}, // O: what users report of Network Load Balancers
-}
-
-// ParseRange reads a lag: a preset (none, 17s, nlb), a duration, or two with
-// ".." between them, the lower first; at most an hour.
-func ParseRange(text string) (Range, error) {
-	if r, ok := lagPresets[text]; ok {
-		return r, nil
+// checkUnknowns checks what Settings and a TargetGroup both have.
+func checkUnknowns(order proxy.PoolOrder, unusable int) error {
+	var errs []error
+	if order != proxy.PoolLIFO && order != proxy.PoolFIFO {
+		errs = append(errs, fmt.Errorf("pool order is %q: want %v or %v", order, proxy.PoolLIFO, proxy.PoolFIFO))
 	}
-	from, to, isRange := strings.Cut(text, "..")
-	if !isRange {
-		to = from
+	if unusable != 502 && unusable != 503 {
+		errs = append(errs, fmt.Errorf("unusable status is %d: want 502 or 503", unusable))
 	}
-	low, errLow := time.ParseDuration(from)
-	high, errHigh := time.ParseDuration(to)
-	if errLow != nil || errHigh != nil || low < 0 || low > high || high > time.Hour {
-		return Range{}, fmt.Errorf("%q: want none, nlb, a duration like 17s or a range like 5s..20s, up to 1h", text)
-	}
-	return Range{low, high}, nil
-}
-
-// Draw is a time within the range.
-func (r Range) Draw() time.Duration {
-	if r.Max <= r.Min {
-		return r.Min
-	}
-	return r.Min + rand.N(r.Max-r.Min+1)
+	return errors.Join(errs...)
 }

@@ -3,75 +3,74 @@ package proxy
 import (
 	"net/http"
 	"strconv"
-	"time"
+
+	"lameduck/clusters/alb/accesslog"
 )
 
 // answer is the load balancer's own.
-func (x *exchange) answer(a Answer) {
-	x.line.Status, x.line.Error, x.line.RedirectURL = a.Status, a.Error, a.Location
-	h := x.w.Header()
+func (x *exchange) answer(a *Answer) {
+	if a.Fixed || a.Location != "" {
+		x.line.RedirectURL = a.Location
+		x.sendOwn(a.Status, a.Error, a.ContentType, a.Body, a.Location)
+		return
+	}
+	if a.Status == 0 {
+		a.Status = http.StatusInternalServerError // a router that knows neither
+	}
+	if a.Body != "" {
+		x.sendOwn(a.Status, a.Error, a.ContentType, a.Body, "")
+		return
+	}
+	x.page(a.Status, a.Error)
+}
+
+// refuse answers a request that is not acceptable.
+func (x *exchange) refuse(status int) {
+	x.last = x.last || !endKnown(status)
+	name := accesslog.ErrorRefused
+	if status == http.StatusRequestTimeout {
+		name = accesslog.ErrorClientIdle
+	}
+	x.page(status, name)
+}
+
+// page answers with the load balancer's usual page.
+func (x *exchange) page(status int, reason string) {
+	text := statusText(status)
+	title := strconv.Itoa(status) + " " + text
+	x.sendOwn(status, reason, "text/html",
+		"<html>\r\n<head><title>"+title+"</title></head>\r\n<body>\r\n<center><h1>"+title+"</h1></center>\r\n</body>\r\n</html>\r\n", "")
+}
+
+func statusText(status int) string {
+	if text := http.StatusText(status); text != "" {
+		return text
+	}
+	return "Load Balancer Error"
+}
+
+// sendOwn sends an answer whose body is at hand.
+func (x *exchange) sendOwn(status int, reason, contentType, body, location string) {
+	x.line.Status, x.line.Error = status, reason
+	x.last = !x.s.skipBody() || x.last || x.l.closing.Load()
 	// Seen in front of every ALB; tools tell its errors from the target's by it.
-	h["Server"] = []string{"awselb/2.0"}
-	if x.closing {
-		h["Connection"] = closeHeader
+	fields := []field{{name: "Server", value: "awselb/2.0"}}
+	if contentType != "" {
+		fields = append(fields, field{name: "Content-Type", value: contentType, kind: kindContentType})
 	}
-	if a.Location != "" {
-		h["Location"] = []string{a.Location}
+	if location != "" {
+		fields = append(fields, field{name: "Location", value: location})
 	}
-	page := a.Body
-	if !a.Fixed {
-		text := http.StatusText(a.Status)
-		if text == "" {
-			text = "Load Balancer Error"
-		}
-		title := strconv.Itoa(a.Status) + " " + text
-		page = "<html><head><title>" + title + "</title></head><body><h1>" + title + "</h1></body></html>\r\n"
-		h["Content-Type"] = []string{"text/html"}
-	} else if a.ContentType != "" {
-		h["Content-Type"] = []string{a.ContentType}
-	}
-	h["Content-Length"] = []string{strconv.Itoa(len(page))}
-	x.line.SentTotal = headSize(a.Status, h)
-	x.w.WriteHeader(a.Status)
-	// A client that has gone away is not told; http.Server notices.
-	n, _ := x.w.Write([]byte(page))
-	x.line.Sent = int64(n)
-}
-
-// headSize is the size of an answer's head in HTTP/1.1, with the Date that
-// http.Server adds.
-func headSize(status int, h http.Header) int64 {
-	size := len("HTTP/1.1 200 ") + len(http.StatusText(status)) + len("\r\n\r\n") + len("Date: ") + len(http.TimeFormat) + len("\r\n")
-	for name, values := range h {
-		for _, v := range values {
-			size += len(name) + len(": ") + len(v) + len("\r\n")
+	hasBody := body != "" && x.req.method != http.MethodHead && status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+	x.reply = answerHead{status: status, reason: statusText(status), fields: fields, length: int64(len(body)), hasBody: hasBody, last: x.last}
+	x.s.writeHead(&x.reply)
+	if hasBody {
+		if err := x.s.write([]byte(body)); err == nil {
+			x.line.Sent = int64(len(body))
 		}
 	}
-	return int64(size)
+	// A client that has gone away is not told.
+	if err := x.s.finish(); err != nil {
+		x.cut = true
+	}
 }
-
-// The exchange is the Request that the Router looks at.
-
-// Method implements Request.
-func (x *exchange) Method() string { return x.r.Method }
-
-// Host implements Request.
-func (x *exchange) Host() string { return x.r.Host }
-
-// Target implements Request.
-func (x *exchange) Target() string { return x.r.RequestURI }
-
-// Scheme implements Request.
-func (x *exchange) Scheme() string { return x.l.scheme }
-
-// Port implements Request.
-func (x *exchange) Port() string { return x.l.port }
-
-// ClientIP implements Request.
-func (x *exchange) ClientIP() string { return x.client.ip }
-
-// Header implements Request.
-func (x *exchange) Header(name string) []string { return x.r.Header[name] }
-
-// Time implements Request.
-func (x *exchange) Time() time.Time { return x.line.Time }

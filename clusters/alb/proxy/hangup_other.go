@@ -2,13 +2,19 @@
 
 package proxy
 
-// hangups watches nothing on systems without epoll: there a connection that
+import "syscall"
+
+// Hangups watches nothing on systems without epoll: there a connection that
 // its target has closed leaves the pool at the next checkout (see
-// targetConn.quiet) or when its idle timeout ends.
+// guard.quiet) or when its idle timeout ends, and a client that goes away is
+// noticed when its answer is sent.
 type Hangups struct{}
 
+// NewHangups makes one.
 func NewHangups() (*Hangups, error) { return &Hangups{}, nil }
 
-func (*Hangups) watch(*targetConn) error { return nil }
-func (*Hangups) forget(uint64)           {}
-func (*Hangups) Close() error            { return nil }
+// Close does nothing.
+func (*Hangups) Close() error { return nil }
+
+func (*Hangups) watch(syscall.RawConn, hangupWatcher) (uint64, error) { return 0, nil }
+func (*Hangups) forget(uint64)                                        {}

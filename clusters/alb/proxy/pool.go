@@ -3,50 +3,52 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"time"
 )
 
-// PoolOrder is the order in which idle connections to a target are reused.
+// PoolOrder is the order in which idle connections to a target are reused. AWS
+// does not publish which it is.
 type PoolOrder string
 
-// The pool orders. AWS does not publish which one an ALB has.
+// The pool orders.
 const (
 	PoolLIFO PoolOrder = "lifo" // the one used last; the others grow old
 	PoolFIFO PoolOrder = "fifo" // the one idle longest; all stay young
 )
 
-// Cause is why a pool is closed.
-type Cause struct{ err *causeError }
-
-// The causes.
-var (
-	CauseDeregistered = Cause{errDeregistered} // requests in flight get a 502
-	CauseStopped      = Cause{errStopped}      // their clients are cut
-)
-
-// PoolOptions say how connections to one target are made and kept.
+// PoolOptions are what a pool keeps for life. A zero field takes its default.
 type PoolOptions struct {
-	Addr string // host:port
+	// Addr is the target's address and port.
+	Addr string
+	// Idle is the load balancer's idle timeout. Default 60 s.
 	Idle time.Duration
-	// Order in which idle connections are reused; default PoolLIFO.
+	// Order is which idle connection is used next. Default PoolLIFO.
 	Order PoolOrder
-	// ConnectTimeout bounds a connection without its TLS handshake; then 504.
+	// ConnectTimeout bounds a connection attempt; then 504. Default 10 s (AWS
+	// user guide, Troubleshooting: HTTP 504).
 	ConnectTimeout time.Duration
-	// TLS, if set, is spoken to the target; its certificate is not validated.
-	TLS     bool
+	// TLS encrypts; the target's certificate is not validated (AWS user guide,
+	// Target groups: routing configuration). nil: plain.
+	TLS *tls.Config
+	// HandshakeTimeout bounds the TLS handshake; then 502. Default 10 s (AWS
+	// user guide, Troubleshooting: HTTP 502).
+	HandshakeTimeout time.Duration
+	// Hangups notices targets that close idle connections.
 	Hangups *Hangups
-	// Dial opens the connection.
+	// Metrics counts the connections. May be nil.
+	Metrics Metrics
+	// Dial opens a TCP connection. Default: a net.Dialer's.
 	Dial func(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error)
 }
 
-// Pool keeps the connections of one load balancer node to one target. It is
-// shared by all clients: client and target connections are not paired (AWS user
+// Pool keeps one load balancer node's connections to one target. It is shared
+// by all clients: client and target connections are not paired (AWS user
 // guide, What is an Application Load Balancer: request routing).
 type Pool struct {
-	options PoolOptions
-	hangups *Hangups
+	o PoolOptions
 
 	mu       sync.Mutex
 	idleTime time.Duration // the load balancer's idle timeout
@@ -56,113 +58,129 @@ type Pool struct {
 	draining bool        // nothing returns to idle
 	closed   *causeError // nothing can be got any more
 
-	life context.Context // ends with close
+	life context.Context // ends with Close
 	end  context.CancelFunc
 }
 
 // NewPool makes an empty pool.
 func NewPool(o PoolOptions) *Pool {
-	p := &Pool{options: o, hangups: o.Hangups, idleTime: o.Idle}
+	set := func(d *time.Duration, to time.Duration) {
+		if *d == 0 {
+			*d = to
+		}
+	}
+	set(&o.Idle, defaultIdle)
+	set(&o.ConnectTimeout, defaultConnectTimeout)
+	set(&o.HandshakeTimeout, defaultHandshakeTimeout)
+	if o.Dial == nil {
+		o.Dial = func(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error) {
+			d := net.Dialer{Timeout: timeout, KeepAlive: -1}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	}
+	if o.Metrics == nil {
+		o.Metrics = noMetrics{}
+	}
+	if o.TLS != nil {
+		o.TLS = o.TLS.Clone()
+		o.TLS.InsecureSkipVerify = true
+		o.TLS.NextProtos = nil // HTTP/1.1 is all that is spoken
+	}
+	p := &Pool{o: o, idleTime: o.Idle}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
 }
 
-// get takes an idle connection or opens one. ctx is the client's request: if
-// it ends while connecting, so does the attempt.
+// Addr is the target's address and port.
+func (p *Pool) Addr() string { return p.o.Addr }
+
+// take takes an idle connection. Without one c is nil, and open is next.
 //
 // An idle connection that the target has closed is not handed out when the
 // kernel has reported the close. A close that is still on its way cannot be
 // seen: then the request is sent, and the client gets a 502. An ALB has the
 // same race (AWS user guide, Troubleshooting: HTTP 502, keep-alive of the
 // target shorter than the idle timeout).
-func (p *Pool) get(ctx context.Context) (c *targetConn, reused bool, err error) {
+func (p *Pool) take() (c *targetConn, err error) {
 	for {
 		p.mu.Lock()
 		if p.closed != nil {
 			p.mu.Unlock()
-			return nil, false, p.closed
+			return nil, p.closed
 		}
 		idle := p.idleTime
-		if p.options.Order == PoolFIFO {
+		if p.o.Order == PoolFIFO {
 			c = p.idle.first
 		} else {
 			c = p.idle.last
 		}
-		if c != nil {
-			p.idle.remove(c)
-			p.busy.add(c)
-		}
-		p.mu.Unlock()
 		if c == nil {
-			c, err := p.open(ctx, idle)
-			return c, false, err
+			p.mu.Unlock()
+			return nil, nil
 		}
+		p.idle.remove(c)
+		p.busy.add(c)
+		p.mu.Unlock()
 		if c.quiet() {
 			c.begin(idle)
-			return c, true, nil
+			return c, nil
 		}
 		p.drop(c)
 	}
 }
 
-// open connects. Both the end of ctx and the pool's end the attempt.
-func (p *Pool) open(ctx context.Context, idle time.Duration) (*targetConn, error) {
+// open connects. Both the end of ctx, whose cause is returned, and the pool's
+// end the attempt.
+func (p *Pool) open(ctx context.Context) (*targetConn, error) {
 	attempt, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
-	nc, err := p.connect(attempt)
-	if err != nil {
-		p.mu.Lock()
-		closed := p.closed
-		p.mu.Unlock()
-		switch {
-		case closed != nil:
-			return nil, closed
-		case ctx.Err() != nil:
-			return nil, errClientGone
-		}
-		return nil, err
-	}
-	c, err := newTargetConn(nc, p, idle)
-	if err == nil {
-		err = p.hangups.watch(c)
-	}
-	if err != nil {
-		_ = nc.Close() // err says what matters
-		return nil, err
-	}
+	c, err := p.connect(attempt)
 	p.mu.Lock()
 	closed := p.closed
-	if closed == nil {
+	if closed == nil && err == nil {
 		p.busy.add(c)
 	}
 	p.mu.Unlock()
-	if closed != nil {
-		c.close()
+	var cause *causeError
+	switch {
+	case closed != nil:
+		if err == nil {
+			c.close()
+		}
 		return nil, closed
+	case err != nil && errors.As(context.Cause(ctx), &cause):
+		return nil, cause
+	case err != nil && ctx.Err() != nil:
+		return nil, errClientGone
 	}
-	return c, nil
+	return c, err
 }
 
-// tlsTimeout bounds the TLS handshake with a target; then 502 (AWS user guide,
-// Troubleshooting: HTTP 502, TLS handshake).
-const tlsTimeout = 10 * time.Second
-
-// connect dials and, if the target speaks TLS, shakes hands. Certificates of
-// targets are not validated (AWS user guide, Target groups: protocol HTTPS).
-func (p *Pool) connect(ctx context.Context) (net.Conn, error) {
-	nc, err := p.options.Dial(ctx, p.options.Addr, p.options.ConnectTimeout)
-	if err != nil || !p.options.TLS {
-		return nc, err
+// connect makes a connection that is in no list yet.
+func (p *Pool) connect(ctx context.Context) (*targetConn, error) {
+	nc, err := p.o.Dial(ctx, p.o.Addr, p.o.ConnectTimeout)
+	if err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, tlsTimeout)
-	defer cancel()
-	tc := tls.Client(nc, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
-	if err := tc.HandshakeContext(ctx); err != nil {
+	p.mu.Lock()
+	idle := p.idleTime
+	p.mu.Unlock()
+	c, err := newTargetConn(nc, p, idle)
+	if err != nil {
 		_ = nc.Close() // err says what matters
-		return nil, errTLS
+		return nil, err
 	}
-	return tc, nil
+	if p.o.TLS == nil {
+		return c, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.o.HandshakeTimeout)
+	defer cancel()
+	if err := c.handshake(ctx, p.o.TLS); err != nil {
+		c.close()
+		return nil, errTLS // whatever it was, the log has one name for it
+	}
+	return c, nil
 }
 
 // put returns a connection after a complete exchange.
@@ -173,7 +191,7 @@ func (p *Pool) put(c *targetConn) {
 		return
 	}
 	p.busy.remove(c)
-	if c.hungUp || c.cause.Load() != nil || p.draining || p.closed != nil {
+	if c.gone || c.cause.Load() != nil || p.draining || p.closed != nil {
 		p.mu.Unlock()
 		c.close()
 		return
@@ -203,7 +221,7 @@ func (p *Pool) drop(c *targetConn) {
 // it itself.
 func (p *Pool) hungUp(c *targetConn) {
 	p.mu.Lock()
-	c.hungUp = true
+	c.gone = true
 	wasIdle := c.list == &p.idle
 	if wasIdle {
 		p.idle.remove(c)
@@ -252,16 +270,17 @@ func (p *Pool) SetIdleTimeout(d time.Duration) {
 	}
 }
 
-// Drain is for a target that gets no new requests. With closeIdle nothing is
-// kept for reuse and idle connections are closed; else they stay until their
-// idle timeout. AWS does not publish which an ALB does.
+// Drain is for a target that gets no new requests. With closeIdle its idle
+// connections are closed at once and nothing is kept for reuse any more;
+// otherwise they stay until their idle timeout. AWS does not publish which it
+// is.
 func (p *Pool) Drain(closeIdle bool) {
-	if !closeIdle {
-		return
-	}
 	p.mu.Lock()
-	p.draining = true
-	idle := p.idle.removeAll()
+	var idle []*targetConn
+	if closeIdle {
+		p.draining = true
+		idle = p.idle.removeAll()
+	}
 	p.mu.Unlock()
 	for _, c := range idle {
 		c.close()
@@ -275,9 +294,9 @@ func (p *Pool) Resume() {
 	p.mu.Unlock()
 }
 
-// Close ends every exchange with cause and closes every connection.
-func (p *Pool) Close(why Cause) {
-	cause := why.err
+// Close ends every exchange with the cause and closes every connection.
+func (p *Pool) Close(c Cause) {
+	cause := c.err
 	p.mu.Lock()
 	if p.closed == nil {
 		p.closed = cause
@@ -296,51 +315,10 @@ func (p *Pool) Close(why Cause) {
 	}
 }
 
-// Size is the number of idle and of busy connections.
+// Size is the number of idle and of busy connections; a busy one is a request
+// in flight.
 func (p *Pool) Size() (idle, busy int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.idle.len, p.busy.len
-}
-
-// connList is a doubly linked list through the connections themselves: moving
-// one between idle and busy allocates nothing.
-type connList struct {
-	first, last *targetConn
-	len         int
-}
-
-func (l *connList) add(c *targetConn) {
-	c.list, c.prev, c.next = l, l.last, nil
-	if l.last != nil {
-		l.last.next = c
-	} else {
-		l.first = c
-	}
-	l.last = c
-	l.len++
-}
-
-func (l *connList) remove(c *targetConn) {
-	if c.prev != nil {
-		c.prev.next = c.next
-	} else {
-		l.first = c.next
-	}
-	if c.next != nil {
-		c.next.prev = c.prev
-	} else {
-		l.last = c.prev
-	}
-	c.list, c.prev, c.next = nil, nil, nil
-	l.len--
-}
-
-func (l *connList) removeAll() []*targetConn {
-	all := make([]*targetConn, 0, l.len)
-	for c := l.first; c != nil; c = l.first {
-		l.remove(c)
-		all = append(all, c)
-	}
-	return all
 }

@@ -4,32 +4,21 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net/http"
 	"net/http/httputil"
+	"sync"
 )
 
-// clientWriteError is a failure to send to the client, as opposed to one of
-// the target.
-type clientWriteError struct{ error }
-
-func (e clientWriteError) Unwrap() error { return e.error }
-
-// responseWriter is what http.Server gives a handler.
-type responseWriter interface {
-	http.ResponseWriter
-	FlushError() error
-}
+// copyBuffers are for bodies that do not fit in a connection's own buffer.
+var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
 // relay passes a response's body on. What has come is sent on before it waits
 // for more: the client sees every byte as soon as the load balancer does.
 type relay struct {
-	w     responseWriter
-	sent  int64
-	waits bool // something is in the server's buffer
+	to   stream
+	sent int64
 }
 
 func (y *relay) run(br *bufio.Reader, p *responseHead) error {
-	y.waits = true // the head
 	switch p.framing {
 	case framedLength:
 		return y.length(br, p.length)
@@ -108,21 +97,15 @@ func (y *relay) stream(br *bufio.Reader, r io.Reader, size int64) error {
 }
 
 func (y *relay) write(p []byte) error {
-	n, err := y.w.Write(p)
-	y.sent += int64(n)
-	y.waits = true
-	if err != nil {
+	if err := y.to.write(p); err != nil {
 		return clientWriteError{err}
 	}
+	y.sent += int64(len(p))
 	return nil
 }
 
 func (y *relay) push() error {
-	if !y.waits {
-		return nil
-	}
-	y.waits = false
-	if err := y.w.FlushError(); err != nil {
+	if err := y.to.flush(); err != nil {
 		return clientWriteError{err}
 	}
 	return nil

@@ -1,169 +1,248 @@
 package proxy
 
 import (
-	"encoding/hex"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"lameduck/harness"
 )
 
-// requestTarget is what the request line asks for, in origin form.
-func requestTarget(r *http.Request) string {
-	if strings.HasPrefix(r.RequestURI, "/") || r.RequestURI == "*" {
-		return r.RequestURI
-	}
-	return r.URL.RequestURI() // the client sent the absolute form
+const requestIDHeader = harness.RequestIDHeader
+
+// peer is what is known of a client's connection.
+type peer struct {
+	addr   string // with its port
+	ip     string
+	local  string // the load balancer's end, with its port
+	node   string // without it
+	port   string // the listener's
+	scheme string
+	http   string // Line.Type without an upgrade: http, https, h2
+	ws     string // and with one: ws, wss
+
+	cipher, tlsVersion, serverName string
 }
 
-// refusal is the status of a request that is not passed on, 0 if it is, and the
-// size of its head in HTTP/1.1. What http.Server refuses by itself (400, 501,
-// 505) does not come here.
-func refusal(r *http.Request) (status int, size int64) {
-	line := len(r.Method) + 1 + len(r.RequestURI) + 1 + len("HTTP/1.1")
-	total := line + len("\r\nHost: \r\n\r\n") + len(r.Host)
-	longest := 0
-	for name, values := range r.Header {
-		for _, v := range values {
-			field := len(name) + len(": ") + len(v)
-			longest = max(longest, field)
-			total += field + len("\r\n")
-		}
-	}
-	size = int64(total)
-	switch {
-	case r.ProtoMajor != 1 && r.TLS == nil: // HTTP/2 needs an HTTPS listener
-		return statusWrongProtocol, size
-	case r.Method == http.MethodTrace:
-		return http.StatusMethodNotAllowed, size
-	case r.Method == http.MethodConnect:
-		return http.StatusBadRequest, size
-	case line > maxRequestLine:
-		return http.StatusRequestURITooLong, size
-	case longest > maxRequestField, total > maxRequestHead:
-		return http.StatusBadRequest, size
-	}
-	if xff := r.Header["X-Forwarded-For"]; xff != nil {
-		addresses := len(xff)
-		for _, v := range xff {
-			addresses += strings.Count(v, ",")
-		}
-		if addresses > maxForwardedFor {
-			return statusTooManyXFF, size
-		}
-	}
-	return 0, size
+// request is the head of a client's request. It implements Request.
+type request struct {
+	*peer
+	method string
+	target string // as it was sent
+	path   string // in origin form
+	host   string // as it was sent, or of an absolute target
+	proto  string
+	fields []field
+
+	// length is the body's: -1 if it is chunked. said tells whether a
+	// Content-Length of 0 was sent.
+	length int64
+	said   bool
+	// waits says that the client wants to hear 100 Continue before its body.
+	waits bool
+	// upgrade is the protocol that the client would change to, "" for none.
+	upgrade string
+	// last says that the connection ends with the answer: the client wishes
+	// so, or its framing was ambiguous.
+	last bool
+	// ambiguous framing also costs the target's connection.
+	ambiguous bool
+	old       bool // HTTP/1.0
 }
 
-// hopByHop says whether a header concerns one connection only (RFC 9110,
-// 7.6.1). Expect is among them because the load balancer answers it itself.
-func hopByHop(name string) bool {
-	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+func (r *request) Method() string            { return r.method }
+func (r *request) Host() string              { return r.host }
+func (r *request) Target() string            { return r.target }
+func (r *request) Header(name string) string { return find(r.fields, name) }
+func (r *request) ClientIP() string          { return r.ip }
+func (r *request) Scheme() string            { return r.scheme }
+func (r *request) Port() string              { return r.port }
+
+// parse reads a head of HTTP/1. It returns the status with which the request
+// is refused, 0 if it is not. After 400, 414, 501 and 505 it is not known
+// where the request ends.
+func (r *request) parse(head string) int {
+	r.reset()
+	line, rest, _ := strings.Cut(head, "\n")
+	line = strings.TrimSuffix(line, "\r")
+	if len(line) > maxRequestLine {
+		return http.StatusRequestURITooLong
+	}
+	if status := r.parseLine(line); status != 0 {
+		return status
+	}
+	var ok bool
+	if r.fields, ok = appendFields(r.fields, rest); !ok {
+		return http.StatusBadRequest
+	}
+	if status := r.frame(); status != 0 {
+		return status
+	}
+	if !r.findHost() {
+		return http.StatusBadRequest
+	}
+	return r.refusal()
+}
+
+// reset forgets everything but the connection.
+func (r *request) reset() { *r = request{peer: r.peer, fields: r.fields[:0]} }
+
+// parseLine reads "GET /path HTTP/1.1".
+func (r *request) parseLine(line string) int {
+	method, rest, _ := strings.Cut(line, " ")
+	target, version, ok := strings.Cut(rest, " ")
+	if !ok || !httpguts.ValidHeaderFieldName(method) || !validTarget(target) {
+		return http.StatusBadRequest
+	}
+	switch version {
+	case "HTTP/1.1":
+	case "HTTP/1.0":
+		r.old = true
+	default:
+		// AWS user guide, Troubleshooting: HTTP 505, which names a request of
+		// HTTP/2 on a connection of HTTP/1.
+		if len(version) == len("HTTP/1.1") && version[:5] == "HTTP/" && digit(version[5]) && version[6] == '.' && digit(version[7]) {
+			return http.StatusHTTPVersionNotSupported
+		}
+		return http.StatusBadRequest
+	}
+	r.method, r.target, r.path, r.proto = method, target, target, version
+	return 0
+}
+
+func digit(c byte) bool { return '0' <= c && c <= '9' }
+
+// validTarget refuses spaces and control characters.
+func validTarget(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// frame decides how the body is framed (RFC 9112, 6.3). What can be read in two
+// ways is refused, or else ends both connections, as an ALB in its default mode
+// does (AWS user guide, Load balancer attributes: desync mitigation mode,
+// defensive). The target never sees more than one framing, and that is ours.
+func (r *request) frame() int {
+	var chunked bool
+	for i := range r.fields {
+		f := &r.fields[i]
+		switch f.kind {
+		case kindContentLength:
+			n, err := strconv.ParseUint(f.value, 10, 63)
+			if err != nil || r.said && r.length != int64(n) {
+				return http.StatusBadRequest
+			}
+			r.ambiguous = r.ambiguous || r.said
+			r.length, r.said = int64(n), true
+		case kindTransferEncoding:
+			switch {
+			case r.old || chunked: // RFC 9112, 6.1: faulty in HTTP/1.0; chunked twice
+				return http.StatusBadRequest
+			case strings.EqualFold(f.value, "chunked"):
+				chunked = true
+			case !strings.EqualFold(f.value, "identity"):
+				// AWS user guide, Troubleshooting: HTTP 501.
+				return http.StatusNotImplemented
+			}
+		case kindExpect:
+			r.waits = !r.old && strings.EqualFold(f.value, "100-continue")
+		}
+	}
+	if chunked {
+		r.ambiguous = r.ambiguous || r.said
+		r.length, r.said = -1, false
+	}
+	r.waits = r.waits && r.length != 0
+	o := applyConnection(r.fields)
+	r.last = o.close || r.ambiguous || r.old && !o.keepAlive
+	if o.upgrade && !r.old && r.length == 0 {
+		r.upgrade = offered(r.fields)
+	}
+	return 0
+}
+
+// offered is the protocol of the Upgrade header. HTTP/2 is not passed on: the
+// target would speak it to a load balancer that does not look at it.
+func offered(fields []field) string {
+	for i := range fields {
+		if f := &fields[i]; f.kind == kindUpgrade && !strings.HasPrefix(strings.ToLower(f.value), "h2") {
+			return f.value
+		}
+	}
+	return ""
+}
+
+// findHost finds the one host the request is for (RFC 9112, 3.2).
+func (r *request) findHost() bool {
+	hosts := 0
+	for i := range r.fields {
+		if f := &r.fields[i]; f.kind == kindHost {
+			r.host = f.value
+			hosts++
+		}
+	}
+	if hosts > 1 || hosts == 0 && !r.old || !httpguts.ValidHostHeader(r.host) {
+		return false
+	}
+	if r.target[0] == '/' || r.target == "*" || r.method == http.MethodConnect {
 		return true
 	}
-	return false
-}
-
-// listedIn says whether the values of a Connection header name a header.
-func listedIn(connection []string, name string) bool {
-	for _, v := range connection {
-		for v != "" {
-			var item string
-			item, v, _ = strings.Cut(v, ",")
-			if strings.EqualFold(strings.TrimSpace(item), name) {
-				return true
-			}
+	// The absolute form: its host counts, and the target gets the origin form.
+	scheme, rest, ok := strings.Cut(r.target, "://")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return false
+	}
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		r.host, r.path = rest, "/"
+	} else {
+		r.host, r.path = rest[:end], rest[end:]
+		if r.path[0] == '?' {
+			r.path = "/" + r.path
 		}
 	}
-	return false
+	return r.host != "" && httpguts.ValidHostHeader(r.host) && !strings.Contains(r.host, "@")
 }
 
-// appendHead appends the head of the request as the target gets it, and returns
-// the X-Amzn-Trace-Id in it. Header values come from http.Server, which has
-// checked them.
-func (x *exchange) appendHead(b []byte) (head []byte, traceID string) {
-	r := x.r
-	b = append(b, r.Method...)
-	b = append(b, ' ')
-	b = append(b, requestTarget(r)...)
-	b = append(b, " HTTP/1.1\r\nHost: "...)
-	b = append(b, x.line.Host...)
-	b = append(b, "\r\n"...)
-	connection := r.Header["Connection"]
-	for name, values := range r.Header {
-		switch name {
-		case "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Amzn-Trace-Id", "Expect", "Content-Length":
-			continue // written below, or the load balancer's own business
+// refusal is the status of a request that is well-formed, but not passed on.
+func (r *request) refusal() int {
+	switch r.method {
+	case http.MethodTrace:
+		return http.StatusMethodNotAllowed
+	case http.MethodConnect:
+		return http.StatusBadRequest
+	}
+	total, addresses := len(r.method)+len(" ")+len(r.target)+len(" HTTP/1.1"), 0
+	if total > maxRequestLine {
+		return http.StatusRequestURITooLong
+	}
+	for i := range r.fields {
+		f := &r.fields[i]
+		size := len(f.name) + len(": ") + len(f.value)
+		if size > maxRequestField {
+			return http.StatusBadRequest
 		}
-		if hopByHop(name) || connection != nil && listedIn(connection, name) {
-			continue
-		}
-		for _, v := range values {
-			b = appendField(b, name, v)
+		total += size + len("\r\n")
+		if f.kind == kindForwardedFor {
+			addresses += 1 + strings.Count(f.value, ",")
 		}
 	}
 	switch {
-	case r.ContentLength > 0, r.ContentLength == 0 && r.Header["Content-Length"] != nil:
-		b = append(b, "Content-Length: "...)
-		b = strconv.AppendInt(b, r.ContentLength, 10)
-		b = append(b, "\r\n"...)
-	case r.ContentLength < 0:
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case total > maxRequestHead:
+		return http.StatusBadRequest
+	case addresses > maxForwardedFor:
+		return statusTooManyXFF
 	}
-	b = append(b, "X-Forwarded-For: "...)
-	for _, v := range r.Header["X-Forwarded-For"] {
-		b = append(b, v...)
-		b = append(b, ", "...)
-	}
-	b = append(b, x.client.ip...)
-	b = append(b, "\r\nX-Forwarded-Proto: "...)
-	b = append(b, x.l.scheme...)
-	b = append(b, "\r\nX-Forwarded-Port: "...)
-	b = append(b, x.l.port...)
-	if x.upgrade {
-		b = append(b, "\r\nConnection: upgrade\r\nUpgrade: "...)
-		b = append(b, r.Header["Upgrade"][0]...)
-	}
-	b = append(b, "\r\nX-Amzn-Trace-Id: "...)
-	start := len(b)
-	b = appendTraceID(b, r.Header["X-Amzn-Trace-Id"], x.line.Time)
-	return append(b, "\r\n\r\n"...), string(b[start:])
+	return 0
 }
 
-func appendField(b []byte, name, value string) []byte {
-	b = append(b, name...)
-	b = append(b, ": "...)
-	b = append(b, value...)
-	return append(b, "\r\n"...)
-}
-
-// appendTraceID appends a new Root, or a Self in front of what the client sent
-// (AWS user guide, Request tracing for your Application Load Balancer).
-func appendTraceID(b []byte, given []string, now time.Time) []byte {
-	field := "Root="
-	if len(given) > 0 && strings.Contains(given[0], "Root=") {
-		field = "Self="
-	}
-	b = append(b, field...)
-	b = append(b, "1-"...)
-	b = appendHex(b, uint64(now.Unix()), 4)
-	b = append(b, '-')
-	b = appendHex(b, rand.Uint64(), 8)
-	b = appendHex(b, rand.Uint64(), 4)
-	if len(given) > 0 && given[0] != "" {
-		b = append(b, ';')
-		b = append(b, given[0]...)
-	}
-	return b
-}
-
-// appendHex appends the lowest n bytes of v.
-func appendHex(b []byte, v uint64, n int) []byte {
-	var raw [8]byte
-	for i := range n {
-		raw[i] = byte(v >> (8 * (n - 1 - i)))
-	}
-	return hex.AppendEncode(b, raw[:n])
+// endKnown says whether the end of a request is known that was refused.
+func endKnown(status int) bool {
+	return status == http.StatusMethodNotAllowed || status == statusTooManyXFF || status == statusWrongProtocol
 }

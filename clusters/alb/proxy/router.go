@@ -1,7 +1,5 @@
 package proxy
 
-import "time"
-
 // Router decides what becomes of a request. It is asked once per request, from
 // any goroutine, and must not block.
 type Router interface {
@@ -17,17 +15,15 @@ type Request interface {
 	// Target is the request target as it was sent: path and query, rarely the
 	// absolute form.
 	Target() string
-	// Header is all values of a header, nil if there is none. The name is in
-	// canonical form.
-	Header(name string) []string
+	// Header is the first value of a header, "" if there is none. The name is
+	// in canonical form.
+	Header(name string) string
 	// ClientIP is the client's address without a port.
 	ClientIP() string
 	// Scheme is "http" or "https".
 	Scheme() string
 	// Port is the listener's.
 	Port() string
-	// Time is when the request was received.
-	Time() time.Time
 }
 
 // Route is where a request goes: to a target, or back with the load balancer's
@@ -44,14 +40,16 @@ type Route struct {
 	Answer Answer
 	// State of the target on this node, for the log.
 	State string
-	// Cookies are values of Set-Cookie that are added to the answer.
-	Cookies []string
+	// Cookies are values of Set-Cookie that are added to the target's answer, or,
+	// with CookiesWith, only to one that sets a cookie of that name.
+	Cookies     []string
+	CookiesWith string
 }
 
 // Answer is the load balancer's own.
 type Answer struct {
 	Status      int
-	Error       string // for the log: accesslog.accesslog.ErrorNoTarget ...; "" for a fixed response or redirect
+	Error       string // for the log: accesslog.ErrorNoTarget ...; "" for a fixed response or redirect
 	ContentType string
 	Body        string // "": the load balancer's usual page, unless Fixed
 	Fixed       bool   // a fixed response: Body as it is, also if it is empty

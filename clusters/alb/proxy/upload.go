@@ -3,25 +3,15 @@ package proxy
 import (
 	"errors"
 	"io"
-	"net"
-	"net/http"
-	"net/http/httputil"
-	"os"
-	"sync"
+	"strconv"
 	"sync/atomic"
-	"syscall"
-	"time"
 )
-
-// copyBuffers are for bodies that do not fit in a connection's own buffer.
-var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
 // upload sends a request's body to the target while the exchange waits for
 // the answer, which may come before the body is complete.
 type upload struct {
+	from    stream
 	body    io.Reader
-	client  *http.ResponseController
-	idle    time.Duration
 	conn    *targetConn
 	chunked bool
 
@@ -31,8 +21,8 @@ type upload struct {
 	done     chan struct{}
 }
 
-func startUpload(r *http.Request, client *http.ResponseController, c *targetConn, idle time.Duration) *upload {
-	u := &upload{body: r.Body, client: client, idle: idle, conn: c, chunked: r.ContentLength < 0, done: make(chan struct{})}
+func startUpload(from stream, chunked bool, c *targetConn) *upload {
+	u := &upload{from: from, body: from.body(), conn: c, chunked: chunked, done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
 		u.complete = u.run()
@@ -46,24 +36,18 @@ func startUpload(r *http.Request, client *http.ResponseController, c *targetConn
 func (u *upload) run() bool {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
-	var out io.Writer = u.conn
-	var chunks io.WriteCloser
-	if u.chunked {
-		chunks = httputil.NewChunkedWriter(u.conn)
-		out = chunks
-	}
+	room := (*buf)[chunkRoom : len(*buf)-len("\r\n")]
 	for {
-		if err := u.client.SetReadDeadline(time.Now().Add(u.idle)); err != nil {
-			u.conn.cancel(errClientGone)
-			return false
-		}
 		u.reading.Store(true)
-		n, err := u.body.Read(*buf)
+		n, err := u.body.Read(room)
 		u.reading.Store(false)
 		if n > 0 {
 			u.bytes.Add(int64(n))
-			u.conn.touch()
-			if _, err := out.Write((*buf)[:n]); err != nil {
+			out := room[:n]
+			if u.chunked {
+				out = frameChunk(*buf, n)
+			}
+			if _, err := u.conn.Write(out); err != nil {
 				return false
 			}
 		}
@@ -74,33 +58,28 @@ func (u *upload) run() bool {
 			u.conn.cancel(bodyCause(err))
 			return false
 		}
-		// From here on http.Server reads to notice that the client goes
-		// away; a deadline left behind would look like that.
-		if err := u.client.SetReadDeadline(time.Time{}); err != nil {
-			u.conn.cancel(errClientGone)
-			return false
-		}
-		if chunks == nil {
+		if !u.chunked {
 			return true
 		}
-		if err := chunks.Close(); err != nil {
-			return false
-		}
-		_, err = u.conn.Write([]byte("\r\n")) // no trailers
+		_, err = u.conn.Write([]byte(lastChunk))
 		return err == nil
 	}
 }
 
-// bodyCause tells a client that went away from one that sent nonsense.
-func bodyCause(err error) *causeError {
-	var errno syscall.Errno
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errClientIdle
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.As(err, &errno):
-		return errClientGone
-	}
-	return errClientBody
+const (
+	chunkRoom = len("ffffffff\r\n") // in front of a chunk's bytes
+	lastChunk = "0\r\n\r\n"         // without trailers
+)
+
+// frameChunk makes one chunk of the n bytes at buf[chunkRoom:], in place, so
+// that it takes one write.
+func frameChunk(buf []byte, n int) []byte {
+	var size [chunkRoom]byte
+	head := append(strconv.AppendUint(size[:0], uint64(n), 16), "\r\n"...)
+	start := chunkRoom - len(head)
+	copy(buf[start:], head)
+	copy(buf[chunkRoom+n:], "\r\n")
+	return buf[start : chunkRoom+n+len("\r\n")]
 }
 
 // isDone does not wait.
@@ -117,12 +96,8 @@ func (u *upload) isDone() bool {
 // in full. The target connection must be closed first if it is to be given up.
 func (u *upload) stop() bool {
 	if !u.isDone() {
-		// Wakes a read from the client. What it still sends is read and
-		// dropped by http.Server, within its own bound, so that the answer
-		// reaches a client that sends first and reads later.
-		_ = u.client.SetReadDeadline(time.Unix(1, 0)) // fails only if there is no one to read from
+		u.from.stopReading()
 		<-u.done
-		_ = u.client.SetReadDeadline(time.Now().Add(u.idle)) // as above
 	}
 	return u.complete
 }

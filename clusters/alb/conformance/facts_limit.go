@@ -1,0 +1,140 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"lameduck/clusters/alb/elb"
+)
+
+func limitFacts() []Fact {
+	return []Fact{
+		{"7-targets-group", 7, Documented, guideQuotas, "1000 targets per target group: the 1001st is refused, the others serve on", targetsPerGroup},
+		{"7-targets-lb", 7, Documented, guideQuotas, "1000 targets per load balancer", targetsPerLoadBalancer},
+		{"7-groups-action", 7, Documented, guideQuotas, "5 target groups per action", groupsPerAction},
+		{"7-groups-lb", 7, Documented, guideQuotas, "100 target groups per load balancer", groupsPerLoadBalancer},
+		{"7-throttling", 7, Documented, apiReference, "calls beyond the token bucket: ThrottlingException, without effect", throttling},
+		{"7-over-quota", 7, Observed, controllerIssues, "exceeding the quota can leave all targets of a group stale: a setting", overQuota},
+		{"7-not-found", 7, Documented, apiReference, "TargetGroupNotFound, and ResourceInUse for a group that a rule names", groupErrors},
+	}
+}
+
+// manyTargets are addresses that nobody answers at.
+func manyTargets(n, from int) []netip.AddrPort {
+	all := make([]netip.AddrPort, n)
+	for i := range all {
+		i += from
+		all[i-from] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 80)
+	}
+	return all
+}
+
+func wantError(t *T, what string, err, want error) {
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+func targetsPerGroup(t *T) {
+	target := startTarget(t, echo)
+	c := newCloud(t)
+	c.serve(target)
+	t.must(c.api.RegisterTargets(t.Context(), groupID, manyTargets(999, 0)))
+	wantError(t, "the 1001st", c.api.RegisterTargets(t.Context(), groupID, manyTargets(1, 2000)), elb.ErrTooManyTargets)
+	all, err := c.api.DescribeTargetHealth(t.Context(), groupID)
+	t.must(err)
+	if len(all) != 1000 {
+		t.Errorf("%d targets, want 1000", len(all))
+	}
+	if h, _ := c.health(target); h.State != elb.StateHealthy {
+		t.Errorf("state of one that was there: %s, want healthy", h.State)
+	}
+}
+
+func targetsPerLoadBalancer(t *T) {
+	c := newCloud(t)
+	g := c.group
+	g.Name = "other"
+	other := g.ID()
+	t.must(c.api.PutTargetGroup(t.Context(), g))
+	c.update(func(lb *elb.LoadBalancer) { lb.Default = forward(groupID, other) })
+	t.must(c.api.RegisterTargets(t.Context(), groupID, manyTargets(600, 0)))
+	wantError(t, "600 and 401", c.api.RegisterTargets(t.Context(), other, manyTargets(401, 1000)), elb.ErrTooManyTargets)
+	t.must(c.api.RegisterTargets(t.Context(), other, manyTargets(400, 1000)))
+}
+
+// groups creates n groups and returns their IDs.
+func (c *cloud) groups(n int) []string {
+	var names []string
+	for i := range n {
+		g := c.group
+		g.Name = fmt.Sprintf("ns/s%d:80", i)
+		c.t.must(c.api.PutTargetGroup(c.t.Context(), g))
+		names = append(names, g.ID())
+	}
+	return names
+}
+
+func groupsPerAction(t *T) {
+	c := newCloud(t)
+	names := c.groups(6)
+	c.update(func(lb *elb.LoadBalancer) { lb.Default = forward(names[:5]...) })
+	lb := c.lb
+	lb.Default = forward(names...)
+	if err := c.api.PutLoadBalancer(t.Context(), lb); err == nil {
+		t.Errorf("an action with 6 groups is accepted, want at most 5")
+	}
+}
+
+func groupsPerLoadBalancer(t *T) {
+	c := newCloud(t)
+	c.groups(99) // with the one that is there
+	g := c.group
+	g.Name = "ns/more:80"
+	errGroup := c.api.PutTargetGroup(t.Context(), g)
+	lb := c.lb
+	lb.Default = forward(g.ID())
+	if errLB := c.api.PutLoadBalancer(t.Context(), lb); errGroup == nil && errLB == nil {
+		t.Errorf("the 101st group of a load balancer is accepted")
+	}
+}
+
+func throttling(t *T) {
+	target := startTarget(t, echo)
+	c := newCloud(t, func(o *cloudOptions) { // two calls are needed for the start
+		o.options.Settings.APIRate, o.options.Settings.APIBurst = 1e-6, 3
+	})
+	c.serve(target)
+	err := c.api.DeregisterTargets(t.Context(), groupID, addrs(target))
+	wantError(t, "the fourth call", err, elb.ErrThrottling)
+	if err == nil || !strings.Contains(err.Error(), "ThrottlingException: Rate exceeded") {
+		t.Errorf("%v, want ThrottlingException: Rate exceeded", err)
+	}
+	if h, _ := c.health(target); h.State != elb.StateHealthy {
+		t.Errorf("state %s, want healthy", h.State)
+	}
+}
+
+func overQuota(t *T) {
+	target := startTarget(t, echo)
+	c := newCloud(t, func(o *cloudOptions) { o.options.Settings.OverQuota = elb.OverQuotaStale })
+	c.serve(target)
+	wantError(t, "1001 targets", c.api.RegisterTargets(t.Context(), groupID, manyTargets(1000, 0)), elb.ErrTooManyTargets)
+	c.deregister(target)
+	if h, _ := c.health(target); h.State != elb.StateHealthy {
+		t.Errorf("state %s, want healthy: the group is stale", h.State)
+	}
+}
+
+func groupErrors(t *T) {
+	c := newCloud(t)
+	wantError(t, "register", c.api.RegisterTargets(t.Context(), "no", manyTargets(1, 0)), elb.ErrTargetGroupNotFound)
+	wantError(t, "deregister", c.api.DeregisterTargets(t.Context(), "no", manyTargets(1, 0)), elb.ErrTargetGroupNotFound)
+	_, err := c.api.DescribeTargetHealth(t.Context(), "no")
+	wantError(t, "describe", err, elb.ErrTargetGroupNotFound)
+	wantError(t, "delete", c.api.DeleteTargetGroup(t.Context(), groupID), elb.ErrResourceInUse)
+	t.must(c.api.DeleteLoadBalancer(t.Context(), c.lb.Name))
+	t.must(c.api.DeleteTargetGroup(t.Context(), groupID))
+}

@@ -1,0 +1,301 @@
+package elb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"time"
+
+	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/proxy"
+)
+
+// balancer is a load balancer. Service.mu's.
+type balancer struct {
+	service   *Service
+	config    LoadBalancer
+	rules     string            // Rules and Default, to see whether they change
+	groups    map[string]*group // named by config
+	routers   []*router         // one for each node
+	version   int               // of the rules
+	listeners map[uint16]*listener
+	log       Log
+	metrics   Metrics
+}
+
+// listener is a port on every node.
+type listener struct {
+	protocol Protocol
+	nodes    []*proxy.Listener
+}
+
+// PutLoadBalancer implements API.
+func (s *Service) PutLoadBalancer(ctx context.Context, lb LoadBalancer) error {
+	if err := s.enter(ctx, s.modifyCalls); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	lb.Listeners = slices.Clone(lb.Listeners)
+	groups, err := s.checkBalancer(&lb)
+	if err != nil {
+		return fmt.Errorf("load balancer %s: %w", lb.Name, err)
+	}
+	rules, err := json.Marshal([]any{lb.Rules, lb.Default})
+	if err != nil {
+		return fmt.Errorf("load balancer %s: %w", lb.Name, err)
+	}
+	b, exists := s.balancers[lb.Name]
+	if !exists {
+		if b, err = s.newBalancer(lb.Name); err != nil {
+			return fmt.Errorf("load balancer %s: %w", lb.Name, err)
+		}
+	}
+	opened, err := b.listen(lb.Listeners)
+	if err != nil {
+		if !exists {
+			_ = b.log.Close() // err says what matters
+		}
+		return fmt.Errorf("load balancer %s: %w", lb.Name, err)
+	}
+	s.balancers[lb.Name] = b
+	changed := b.rules != string(rules)
+	b.config, b.groups, b.rules = lb, groups, string(rules)
+	if changed {
+		b.spread(exists)
+	}
+	s.recomputeUse()
+	b.serve(opened)
+	return nil
+}
+
+func (s *Service) newBalancer(name string) (*balancer, error) {
+	b := &balancer{service: s, listeners: make(map[uint16]*listener), log: noLog{}, metrics: noMetrics{}}
+	for _, n := range s.nodes {
+		r := &router{node: n}
+		r.rules.Store(&ruleset{})
+		b.routers = append(b.routers, r)
+	}
+	if s.outputs.Metrics != nil {
+		b.metrics = s.outputs.Metrics(name)
+	}
+	if s.outputs.Log != nil {
+		log, err := s.outputs.Log(name)
+		if err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+		b.log = log
+	}
+	return b, nil
+}
+
+// spread makes each node have the rules, after a lag if there have been others.
+func (b *balancer) spread(late bool) {
+	b.version++
+	version := b.version
+	for _, r := range b.routers {
+		set := compile(&b.config, r.node, b.groups)
+		var lag time.Duration
+		if late {
+			lag = b.weightLag().draw()
+		}
+		b.service.after(lag, func() {
+			// Later rules may have had a shorter lag, or the load balancer
+			// may be gone.
+			if r.version < version {
+				r.version = version
+				r.rules.Store(set)
+				b.service.recomputeUse()
+			}
+		})
+	}
+}
+
+func (b *balancer) weightLag() Range {
+	if b.config.WeightLag != nil {
+		return *b.config.WeightLag
+	}
+	return *b.service.settings.WeightLag
+}
+
+// listen takes the ports that the load balancer does not have yet, on all nodes
+// or on none.
+func (b *balancer) listen(want []Listener) (opened map[uint16]*listener, err error) {
+	opened = make(map[uint16]*listener)
+	defer func() {
+		if err != nil {
+			for _, l := range opened {
+				l.stop()
+			}
+		}
+	}()
+	for _, w := range want {
+		if has := b.listeners[w.Port]; has != nil && has.protocol == w.Protocol {
+			continue
+		} else if has != nil {
+			return opened, fmt.Errorf("port %d is a listener for %s: delete it before it is one for %s: %w", w.Port, has.protocol, w.Protocol, ErrInvalidConfiguration)
+		}
+		l, err := b.listenOn(w)
+		if err != nil {
+			return opened, err
+		}
+		opened[w.Port] = l
+	}
+	return opened, nil
+}
+
+// freePortTries bounds the search for a port that is free on every node.
+const freePortTries = 20
+
+func (b *balancer) listenOn(w Listener) (*listener, error) {
+	for try := 1; ; try++ {
+		l := &listener{protocol: w.Protocol}
+		port := w.Port
+		var err error
+		for _, n := range b.service.nodes {
+			var open *proxy.Listener
+			if open, err = proxy.Listen(b.listenerOptions(w.Protocol, netip.AddrPortFrom(n.addr, port))); err != nil {
+				err = fmt.Errorf("listen on %s port %d: %w", n.name, port, err)
+				break
+			}
+			port = open.Addr().Port()
+			l.nodes = append(l.nodes, open)
+		}
+		if err == nil {
+			return l, nil
+		}
+		l.stop()
+		if w.Port != 0 || try == freePortTries {
+			return nil, err
+		}
+	}
+}
+
+func (b *balancer) listenerOptions(p Protocol, at netip.AddrPort) proxy.ListenerOptions {
+	o := proxy.ListenerOptions{Address: at, Sink: b.log, Metrics: b.metrics, Hangups: b.service.hangups, Messages: b.service.outputs.Messages}
+	if p == HTTPS {
+		o.TLS = b.service.settings.TLS.Clone()
+	}
+	return o
+}
+
+// serve starts listeners, and closes those that are not asked for any more.
+func (b *balancer) serve(opened map[uint16]*listener) {
+	limits := proxy.Limits{Idle: b.config.IdleTimeout, ClientKeepAlive: b.config.ClientKeepAlive}
+	wanted := make(map[uint16]bool)
+	for _, w := range b.config.Listeners {
+		wanted[w.Port] = true
+	}
+	for port, l := range b.listeners {
+		if !wanted[port] {
+			delete(b.listeners, port)
+			l.stop()
+			// Requests in flight hold it up: their targets may go on.
+			b.service.background.Go(l.close)
+			continue
+		}
+		for _, open := range l.nodes {
+			open.SetLimits(limits)
+		}
+	}
+	for port, l := range opened {
+		b.listeners[port] = l
+		for i, open := range l.nodes {
+			open.Start(b.routers[i], limits)
+		}
+	}
+}
+
+// DeleteLoadBalancer implements API. It returns when everything is closed.
+func (s *Service) DeleteLoadBalancer(ctx context.Context, name string) error {
+	if err := s.enter(ctx, s.modifyCalls); err != nil {
+		return err
+	}
+	b := s.balancers[name]
+	if b == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	delete(s.balancers, name)
+	b.stop()
+	b.version++
+	for _, r := range b.routers {
+		groups := r.rules.Load().groups
+		r.version = b.version // what is on its way comes too late
+		r.rules.Store(&ruleset{fallback: action{answer: proxy.Answer{Status: 503, Error: accesslog.ErrorStopped}}})
+		for _, g := range groups {
+			g.cut()
+		}
+	}
+	s.recomputeUse()
+	s.background.Add(1)
+	defer s.background.Done()
+	s.mu.Unlock()
+	return b.close()
+}
+
+// registered is the number of targets of all groups.
+func (b *balancer) registered() int {
+	n := 0
+	for _, g := range b.groups {
+		n += g.registered()
+	}
+	return n
+}
+
+// open are the listeners on all nodes.
+func (b *balancer) open() iter.Seq[*proxy.Listener] {
+	return func(yield func(*proxy.Listener) bool) {
+		for _, l := range b.listeners {
+			for _, open := range l.nodes {
+				if !yield(open) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// stop stops accepting.
+func (b *balancer) stop() {
+	for l := range b.open() {
+		l.Stop()
+	}
+}
+
+// close drops all clients and returns when the last request has ended.
+func (b *balancer) close() error {
+	for l := range b.open() {
+		l.Close()
+	}
+	return b.log.Close()
+}
+
+func (l *listener) stop() {
+	for _, open := range l.nodes {
+		open.Stop()
+	}
+}
+
+func (l *listener) close() {
+	for _, open := range l.nodes {
+		open.Close()
+	}
+}
+
+// noLog and noMetrics are for Outputs that are nil.
+type noLog struct{}
+
+func (noLog) Add(*accesslog.Line) {}
+func (noLog) Target([]byte)       {}
+func (noLog) Close() error        { return nil }
+
+type noMetrics struct{}
+
+func (noMetrics) ConnectionOpened()      {}
+func (noMetrics) ConnectionClosed()      {}
+func (noMetrics) ConnectionRejected()    {}
+func (noMetrics) Hosts(string, int, int) {}
+func (noMetrics) GroupGone(string)       {}

@@ -1,0 +1,486 @@
+package elb
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lameduck/clusters/alb/accesslog"
+)
+
+// wired makes checks and listeners real and quick.
+func wired(o *worldOptions) {
+	o.sockets = true
+	o.group.HealthCheck.Interval, o.group.HealthCheck.Timeout = 10*time.Millisecond, 5*time.Second
+	o.lb.Listeners = []Listener{{Protocol: HTTP}}
+}
+
+// served starts an HTTP server as a target.
+func served(t *testing.T, h http.HandlerFunc) (*httptest.Server, netip.AddrPort) {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s, mustAddr(s.Listener.Addr().String())
+}
+
+func ok(http.ResponseWriter, *http.Request) {}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
+func (w *world) waitHealth(target netip.AddrPort, want string) {
+	w.t.Helper()
+	eventually(w.t, want+" of "+target.String(), func() bool { return w.health(target) == want })
+}
+
+// logged collects the lines of a load balancer.
+type logged struct {
+	mu     sync.Mutex
+	lines  []accesslog.Line
+	states []StateChange
+	closed bool
+}
+
+func (l *logged) Target(line []byte) {
+	var c StateChange
+	err := json.Unmarshal(line, &c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		c.Detail = err.Error()
+	}
+	l.states = append(l.states, c)
+}
+
+func (l *logged) Add(line *accesslog.Line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, *line)
+}
+
+func (l *logged) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return nil
+}
+
+func (l *logged) last(t *testing.T, n int) accesslog.Line {
+	t.Helper()
+	var line accesslog.Line
+	eventually(t, "line in the log", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.lines) < n {
+			return false
+		}
+		line = l.lines[n-1]
+		return true
+	})
+	return line
+}
+
+func (l *logged) option(o *worldOptions) {
+	o.outputs.Log = func(string) (Log, error) { return l, nil }
+}
+
+// get sends a request on a connection of its own to one node.
+func (w *world) get(node int) (status int, body string, err error) {
+	w.t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://"+w.Addresses(lbName)[node].String()+"/", nil)
+	w.must(err)
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
+
+func TestCheckRequest(t *testing.T) {
+	type seen struct{ from, host, path, agent, connection string }
+	got := make(chan seen, 100)
+	_, target := served(t, func(_ http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		select {
+		case got <- seen{host, r.Host, r.RequestURI, r.UserAgent(), r.Header.Get("Connection")}:
+		default:
+		}
+	})
+	w := newWorld(t, wired, func(o *worldOptions) { o.group.HealthCheck.Path = "/h?deep=1" })
+	w.register(target)
+	w.waitHealth(target, "healthy")
+	from := make(map[string]bool)
+	for range 2 {
+		s := <-got
+		from[s.from] = true
+		s.from = ""
+		if want := (seen{"", target.String(), "/h?deep=1", "ELB-HealthChecker/2.0", "close"}); s != want {
+			t.Errorf("%+v, want %+v", s, want)
+		}
+	}
+	for len(from) < 2 { // both nodes check, from their own addresses
+		from[(<-got).from] = true
+	}
+	if !from["127.0.0.1"] || !from["127.0.0.2"] {
+		t.Errorf("checks from %v", from)
+	}
+}
+
+// TestCheckConnections: each check opens a connection and closes it.
+func TestCheckConnections(t *testing.T) {
+	var mu sync.Mutex
+	conns := make(map[net.Conn]http.ConnState)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(make([]byte, 200<<10)) // more than is read
+	}))
+	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		conns[c] = state
+	}
+	s.Start()
+	defer s.Close()
+	w := newWorld(t, wired)
+	target := mustAddr(s.Listener.Addr().String())
+	w.register(target)
+	eventually(t, "ten connections", func() bool { mu.Lock(); defer mu.Unlock(); return len(conns) >= 10 })
+	w.deregister(target)
+	eventually(t, "end of all connections", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, state := range conns {
+			if state != http.StateClosed {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestCheckOutcomes(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)          // before the servers' end, which wait
+	const dead = "127.0.0.1:1" // nobody has this port; a free one might be taken meanwhile
+	garbage, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer garbage.Close()
+	go func() {
+		for {
+			c, err := garbage.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, "SSH-2.0-x\r\n")
+			io.Copy(io.Discard, c)
+			c.Close()
+		}
+	}()
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/x"); w.WriteHeader(code) }
+	}
+	address := func(h http.HandlerFunc) string { _, a := served(t, h); return a.String() }
+	secure := httptest.NewTLSServer(http.HandlerFunc(ok))
+	defer secure.Close()
+	codes := []CodeRange{{200, 200}, {300, 399}}
+	for _, c := range []struct {
+		name, addr string
+		protocol   Protocol
+		timeout    time.Duration
+		want       outcome
+	}{
+		{"200", address(ok), HTTP, time.Minute, outcome{"", "Health check answered 200"}},
+		{"302 is not followed", address(status(302)), HTTP, time.Minute, outcome{"", "Health check answered 302"}},
+		{"503", address(status(503)), HTTP, time.Minute, outcome{ReasonResponseCodeMismatch, "Health checks failed with these codes: [503]"}},
+		{"204", address(status(204)), HTTP, time.Minute, outcome{ReasonResponseCodeMismatch, "Health checks failed with these codes: [204]"}},
+		{"no answer", address(func(http.ResponseWriter, *http.Request) { <-hang }), HTTP, 20 * time.Millisecond, outcome{ReasonTimeout, "Request timed out"}},
+		{"refused", dead, HTTP, time.Minute, outcome{ReasonFailedHealthChecks, "connection refused"}},
+		{"garbage", garbage.Addr().String(), HTTP, time.Minute, outcome{ReasonFailedHealthChecks, "malformed"}},
+		{"TLS", secure.Listener.Addr().String(), HTTPS, time.Minute, outcome{"", "Health check answered 200"}},
+		{"no TLS", address(ok), HTTPS, time.Minute, outcome{ReasonFailedHealthChecks, "does not look like a TLS handshake"}},
+	} {
+		n := newNode(0, netip.MustParseAddr("127.0.0.2"))
+		got := checkHTTP(t.Context(), checkRequest{node: n, addr: c.addr, HealthCheck: HealthCheck{Protocol: c.protocol, Path: "/", Timeout: c.timeout, Codes: codes}})
+		if got.reason != c.want.reason || !strings.Contains(got.description, c.want.description) {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestCheckPort(t *testing.T) {
+	_, health := served(t, ok)
+	_, traffic := served(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	w := newWorld(t, wired, func(o *worldOptions) { o.group.HealthCheck.Port = health.Port() })
+	w.register(traffic)
+	w.waitHealth(traffic, "healthy")
+}
+
+func TestUnspecifiedNode(t *testing.T) {
+	_, target := served(t, ok)
+	n := newNode(0, netip.IPv4Unspecified())
+	c, err := n.dial(t.Context(), target.String(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+// TestTrafficWhileDraining is what this package is for: requests of each node
+// through its listener, while the deregistration is on its way, and then cut.
+func TestTrafficWhileDraining(t *testing.T) {
+	release := make(chan struct{})
+	var mu sync.Mutex
+	from := make(map[string]int)
+	_, target := served(t, func(_ http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		mu.Lock()
+		from[host]++
+		mu.Unlock()
+		if r.URL.Path != "/health" && r.Header.Get("X-Wait") != "" {
+			<-release
+		}
+	})
+	defer close(release)
+	log := &logged{}
+	w := newWorld(t, wired, log.option, func(o *worldOptions) {
+		o.group.HealthCheck = HealthCheck{Disabled: true}
+		o.group.DeregistrationLag = &Range{200 * time.Millisecond, 200 * time.Millisecond}
+		o.group.DeregistrationDelay = 400 * time.Millisecond
+	})
+	w.register(target)
+	inFlight := make(chan int)
+	go func() {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.Addresses(lbName)[0].String()+"/", nil)
+		req.Header.Set("X-Wait", "1")
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			t.Error(err)
+			inFlight <- 0
+			return
+		}
+		resp.Body.Close()
+		inFlight <- resp.StatusCode
+	}()
+	eventually(t, "request in flight", func() bool { mu.Lock(); defer mu.Unlock(); return from["127.0.0.1"] == 1 })
+	start := time.Now()
+	w.deregister(target)
+	for node := range 2 {
+		if status, _, err := w.get(node); status != 200 || err != nil {
+			if time.Since(start) < 200*time.Millisecond {
+				t.Errorf("node %d while the deregistration is on its way: %d, %v", node, status, err)
+			}
+			continue
+		}
+		if l := log.last(t, node+1); l.TargetState != "draining" || l.Target != target.String() {
+			t.Errorf("log: %+v", l)
+		}
+	}
+	eventually(t, "503", func() bool { status, _, err := w.get(1); return err == nil && status == 503 })
+	if d := time.Since(start); d < 200*time.Millisecond {
+		t.Errorf("no more requests after %s, which is before the lag", d)
+	}
+	if status := <-inFlight; status != 502 {
+		t.Errorf("the request in flight got %d, want 502", status)
+	}
+	if d := time.Since(start); d < 400*time.Millisecond {
+		t.Errorf("it was cut after %s, which is before the delay", d)
+	}
+	eventually(t, "line with "+accesslog.ErrorDeregistered, func() bool {
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		return slices.ContainsFunc(log.lines, func(l accesslog.Line) bool { return l.Status == 502 && l.Error == accesslog.ErrorDeregistered })
+	})
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if len(log.states) != len(w.changes) || !log.states[0].Time.Equal(w.changes[0].Time) || log.states[0].Target != target || log.states[0].State != w.changes[0].State {
+		t.Errorf("states in the log: %+v, told: %+v", log.states, w.changes)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if from["127.0.0.2"] == 0 {
+		t.Errorf("connections from %v, want some from each node's address", from)
+	}
+}
+
+// TestIdleConnections: closed when the node stops sending, or kept.
+func TestIdleConnections(t *testing.T) {
+	for _, closeIdle := range []bool{true, false} {
+		_, target := served(t, ok)
+		w := newWorld(t, wired, unchecked, func(o *worldOptions) { o.group.CloseIdle = &closeIdle; o.settings.KeepIdleAtDeregistration = closeIdle })
+		w.register(target)
+		if status, _, err := w.get(0); status != 200 {
+			t.Fatal(status, err)
+		}
+		pool := w.pool(target, 0)
+		eventually(t, "idle connection", func() bool { idle, _ := pool.Size(); return idle == 1 })
+		w.deregister(target)
+		if idle, _ := pool.Size(); (idle == 0) != closeIdle {
+			t.Errorf("close idle %v: %d idle connections", closeIdle, idle)
+		}
+	}
+}
+
+func TestListeners(t *testing.T) {
+	log := &logged{}
+	w := newWorld(t, wired, unchecked, log.option)
+	at := w.Addresses(lbName)
+	if len(at) != 2 || at[0].Port() != at[1].Port() || at[0].Addr() == at[1].Addr() {
+		t.Fatalf("listens on %v, want one port on two nodes", at)
+	}
+	// A port that is taken on one node only.
+	taken, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := mustAddr(taken.Addr().String()).Port()
+	lb := w.lb
+	lb.Listeners = []Listener{{Protocol: HTTP}, {Port: port, Protocol: HTTP}}
+	lb.Default = Action{}
+	if err := w.PutLoadBalancer(t.Context(), lb); err == nil || !strings.Contains(err.Error(), "listen on 127.0.0.2 port") {
+		t.Errorf("a taken port: %v", err)
+	}
+	if got := w.Addresses(lbName); !slices.Equal(got, at) {
+		t.Errorf("then it listens on %v, before on %v", got, at)
+	}
+	if status, _, err := w.get(0); status != 503 {
+		t.Errorf("status %d, %v: the rules have changed with the failed call", status, err)
+	}
+	if free, err := net.Listen("tcp", netip.AddrPortFrom(w.nodes[0].addr, port).String()); err != nil {
+		t.Errorf("the failed call keeps a port: %v", err)
+	} else {
+		free.Close()
+	}
+	taken.Close()
+	w.must(w.PutLoadBalancer(t.Context(), lb))
+	if got := w.Addresses(lbName); len(got) != 4 || got[2].Port() != port || got[3].Port() != port {
+		t.Errorf("listens on %v", got)
+	}
+	other := lb
+	other.Name = "ns/other"
+	other.Listeners = lb.Listeners[1:]
+	if err := w.PutLoadBalancer(t.Context(), other); !errors.Is(err, ErrDuplicateListener) {
+		t.Errorf("another load balancer's port: %v", err)
+	}
+	lb.Listeners = lb.Listeners[1:]
+	lb.Listeners[0].Protocol = HTTPS
+	if err := w.PutLoadBalancer(t.Context(), lb); !errors.Is(err, ErrInvalidConfiguration) {
+		t.Errorf("another protocol for a port: %v", err)
+	}
+	lb.Listeners[0].Protocol = HTTP
+	w.must(w.PutLoadBalancer(t.Context(), lb))
+	if c, err := net.Dial("tcp", at[0].String()); err == nil {
+		c.Close()
+		t.Error("a removed listener accepts")
+	}
+	w.must(w.DeleteLoadBalancer(t.Context(), lbName))
+	if c, err := net.Dial("tcp", netip.AddrPortFrom(w.nodes[0].addr, port).String()); err == nil {
+		c.Close()
+		t.Error("a deleted load balancer accepts")
+	}
+	if !log.closed || w.Addresses(lbName) != nil {
+		t.Error("its log is open, or it is still there")
+	}
+}
+
+func TestHTTPSListener(t *testing.T) {
+	_, target := served(t, ok)
+	w := newWorld(t, wired, unchecked, func(o *worldOptions) { o.lb.Listeners[0].Protocol = HTTPS })
+	w.register(target)
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr}).Get("https://" + w.Addresses(lbName)[1].String())
+	w.must(err)
+	resp.Body.Close()
+	if resp.StatusCode != 200 || resp.ProtoMajor != 2 {
+		t.Errorf("status %d, %s", resp.StatusCode, resp.Proto)
+	}
+}
+
+// TestTargetTLS: a group whose targets speak HTTPS, with any certificate.
+func TestTargetTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(ok))
+	defer s.Close()
+	w := newWorld(t, wired, unchecked, func(o *worldOptions) { o.group.Protocol = HTTPS })
+	w.register(mustAddr(s.Listener.Addr().String()))
+	if status, _, err := w.get(0); status != 200 {
+		t.Errorf("status %d, %v", status, err)
+	}
+}
+
+// hold is a target whose requests wait.
+func hold(t *testing.T) (target netip.AddrPort, arrived chan struct{}, release func()) {
+	arrived, released := make(chan struct{}, 10), make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	_, target = served(t, func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-released
+	})
+	t.Cleanup(release) // before the server's end, which waits
+	return target, arrived, release
+}
+
+func TestDeleteLoadBalancerCuts(t *testing.T) {
+	target, arrived, _ := hold(t)
+	log := &logged{}
+	w := newWorld(t, wired, unchecked, log.option)
+	w.register(target)
+	ended := make(chan error)
+	go func() { _, _, err := w.get(0); ended <- err }()
+	<-arrived
+	w.must(w.DeleteLoadBalancer(t.Context(), lbName))
+	if err := <-ended; err == nil {
+		t.Error("the request in flight got an answer")
+	}
+	if l := log.last(t, 1); l.Error != accesslog.ErrorStopped {
+		t.Errorf("log: %+v", l)
+	}
+	w.wantHealth(target, notInUse)
+	w.must(w.PutLoadBalancer(t.Context(), w.lb)) // the group can be used again
+	go w.get(0)
+	<-arrived
+}
+
+func TestCloseLetsRequestsEnd(t *testing.T) {
+	target, arrived, release := hold(t)
+	w := newWorld(t, wired, unchecked)
+	w.register(target)
+	at := w.Addresses(lbName)[0].String()
+	status := make(chan int)
+	go func() { s, _, _ := w.get(0); status <- s }()
+	<-arrived
+	closed := make(chan error)
+	go func() { closed <- w.Close(context.Background()) }()
+	eventually(t, "closed port", func() bool {
+		c, err := net.Dial("tcp", at)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	release()
+	if s := <-status; s != 200 {
+		t.Errorf("status %d, want 200", s)
+	}
+	w.must(<-closed)
+}

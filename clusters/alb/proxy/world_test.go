@@ -1,0 +1,380 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lameduck/clusters/alb/accesslog"
+)
+
+// rawTarget is a target whose every byte a test decides on.
+type rawTarget struct {
+	net.Listener
+	conns    atomic.Int64 // accepted so far
+	requests atomic.Int64
+	mu       sync.Mutex
+	open     []net.Conn
+}
+
+// exchangeWith is one connection as a target sees it.
+type exchangeWith struct {
+	net.Conn
+	target *rawTarget
+	br     *bufio.Reader
+	number int64 // of the connection, from 1
+}
+
+// startTarget runs serve for every connection, and closes it afterwards.
+func startTarget(t testing.TB, serve func(*exchangeWith)) *rawTarget {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveTarget(t, l, serve)
+}
+
+func serveTarget(t testing.TB, l net.Listener, serve func(*exchangeWith)) *rawTarget {
+	target := &rawTarget{Listener: l}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			target.mu.Lock()
+			target.open = append(target.open, c)
+			target.mu.Unlock()
+			x := &exchangeWith{Conn: c, target: target, br: bufio.NewReader(c), number: target.conns.Add(1)}
+			running.Go(func() {
+				defer c.Close()
+				serve(x)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		target.mu.Lock()
+		for _, c := range target.open {
+			c.Close()
+		}
+		target.mu.Unlock()
+		running.Wait()
+	})
+	return target
+}
+
+func (r *rawTarget) addr() string { return r.Addr().String() }
+
+// request reads one request with its body, or returns nil at the end.
+func (x *exchangeWith) request() *http.Request {
+	r, err := http.ReadRequest(x.br)
+	if err != nil {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	x.target.requests.Add(1)
+	return r
+}
+
+// say writes raw bytes; the load balancer may have gone away.
+func (x *exchangeWith) say(s string) { _, _ = io.WriteString(x, s) }
+
+// reset closes with RST instead of FIN.
+func (x *exchangeWith) reset() {
+	_ = x.Conn.(*net.TCPConn).SetLinger(0)
+	x.Close()
+}
+
+// echo answers every request with 200 and its body, or "ok".
+func echo(x *exchangeWith) {
+	for r := x.request(); r != nil; r = x.request() {
+		body, _ := io.ReadAll(r.Body)
+		if len(body) == 0 {
+			body = []byte("ok")
+		}
+		fmt.Fprintf(x, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Conn: %d\r\n\r\n%s", len(body), x.number, body)
+	}
+}
+
+// once answers the first request with raw bytes and closes.
+func once(answer string) func(*exchangeWith) {
+	return func(x *exchangeWith) {
+		if x.request() != nil {
+			x.say(answer)
+		}
+	}
+}
+
+// fakeRouter has one group, whose targets take turns.
+type fakeRouter struct {
+	pools []*Pool
+	next  atomic.Uint64
+	route func(Request, *Route) // changes what is routed
+
+	mu       sync.Mutex
+	statuses []int // that Done got
+}
+
+func (f *fakeRouter) Route(r Request) Route {
+	route := Route{Priority: 1, Action: "forward", Group: "ns/app:80", State: "healthy",
+		Answer: Answer{Status: http.StatusServiceUnavailable, Error: accesslog.ErrorNoTarget}}
+	if len(f.pools) > 0 {
+		route.Target = fakeTarget{f, f.pools[(f.next.Add(1)-1)%uint64(len(f.pools))]}
+	}
+	if f.route != nil {
+		f.route(r, &route)
+	}
+	return route
+}
+
+func (f *fakeRouter) done() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]int(nil), f.statuses...)
+}
+
+type fakeTarget struct {
+	f *fakeRouter
+	p *Pool
+}
+
+func (t fakeTarget) Pool() *Pool { return t.p }
+
+func (t fakeTarget) Done(status int) {
+	t.f.mu.Lock()
+	defer t.f.mu.Unlock()
+	t.f.statuses = append(t.f.statuses, status)
+}
+
+// lines is a Sink.
+type lines struct {
+	mu  sync.Mutex
+	all []accesslog.Line
+}
+
+func (s *lines) Add(l *accesslog.Line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, *l)
+}
+
+// world is what a test may change before the start.
+type world struct {
+	lim    Limits
+	pool   PoolOptions
+	tls    *tls.Config
+	router fakeRouter
+	m      Metrics
+}
+
+// front is a load balancer node, listening on loopback.
+type front struct {
+	t   *testing.T
+	l   *Listener
+	w   *world
+	h   *Hangups
+	log *lines
+	url string
+	// client keeps no connection between requests unless a test asks for it.
+	client *http.Client
+}
+
+// frontWith serves the targets on every path.
+func frontWith(t testing.TB, targets []string, edit func(*world)) *front {
+	t.Helper()
+	h, err := NewHangups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		lim:  Limits{Idle: 10 * time.Second, ClientKeepAlive: time.Hour},
+		pool: PoolOptions{ConnectTimeout: 5 * time.Second, HandshakeTimeout: 5 * time.Second},
+	}
+	if edit != nil {
+		edit(w)
+	}
+	f := &front{w: w, h: h, log: &lines{}}
+	f.t, _ = t.(*testing.T)
+	for _, addr := range targets {
+		o := w.pool
+		o.Addr, o.Idle, o.Hangups = addr, w.lim.Idle, h
+		w.router.pools = append(w.router.pools, NewPool(o))
+	}
+	f.l, err = Listen(ListenerOptions{Address: netip.MustParseAddrPort("127.0.0.1:0"), TLS: w.tls, Sink: f.log, Metrics: w.m, Hangups: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.l.Start(&w.router, w.lim)
+	tr := &http.Transport{DisableKeepAlives: true, DisableCompression: true}
+	f.url = "http://" + f.addr()
+	if w.tls != nil {
+		f.url = "https://" + f.addr()
+		tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		tr.DisableKeepAlives = false
+	}
+	f.client = &http.Client{Transport: tr}
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		for _, p := range w.router.pools {
+			p.Close(CauseStopped)
+		}
+		f.l.Close()
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func (f *front) addr() string { return f.l.Addr().String() }
+
+func (f *front) pool() *Pool { return f.w.router.pools[0] }
+
+// answer is what a client got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	err    error // while reading the body
+}
+
+func (f *front) get(path string) answer {
+	f.t.Helper()
+	return f.do(f.request(http.MethodGet, path, nil))
+}
+
+func (f *front) request(method, path string, body io.Reader) *http.Request {
+	f.t.Helper()
+	req, err := http.NewRequest(method, f.url+path, body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return req
+}
+
+func (f *front) do(req *http.Request) answer {
+	f.t.Helper()
+	resp, err := f.client.Do(req)
+	if err != nil {
+		f.t.Errorf("%s %s: %v", req.Method, req.URL, err)
+		return answer{header: http.Header{}, err: err}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(body), err}
+}
+
+// raw sends bytes as a client and returns what comes back until the end.
+func (f *front) raw(request string) string {
+	f.t.Helper()
+	c := f.dial()
+	f.write(c, request)
+	got, err := io.ReadAll(c)
+	if err != nil && len(got) == 0 {
+		f.t.Fatal(err)
+	}
+	return string(got)
+}
+
+func (f *front) write(c net.Conn, s string) {
+	f.t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *front) dial() *net.TCPConn {
+	f.t.Helper()
+	c, err := net.Dial("tcp", f.addr())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
+}
+
+// lines waits until the log has n lines and returns them.
+func (f *front) lines(n int) []accesslog.Line {
+	f.t.Helper()
+	var all []accesslog.Line
+	eventually(f.t, fmt.Sprintf("%d log lines", n), func() bool {
+		f.log.mu.Lock()
+		defer f.log.mu.Unlock()
+		all = append([]accesslog.Line(nil), f.log.all...)
+		return len(all) >= n
+	})
+	return all
+}
+
+// line is the only line of the log.
+func (f *front) line() accesslog.Line {
+	f.t.Helper()
+	all := f.lines(1)
+	if len(all) != 1 {
+		f.t.Fatalf("log has %d lines, want 1: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+// eventually polls until cond holds, or fails the test after a time that only
+// a hang exceeds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no %s within 30 s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// wantLine compares what matters of a log line.
+func wantLine(t *testing.T, l accesslog.Line, status, targetStatus int, phase accesslog.Phase, name string) {
+	t.Helper()
+	if l.Status != status || l.TargetStatus != targetStatus || l.Phase != phase || l.Error != name {
+		t.Errorf("log: status %d, target status %d, phase %s, error %q; want %d, %d, %s, %q",
+			l.Status, l.TargetStatus, l.Phase, l.Error, status, targetStatus, phase, name)
+	}
+}
+
+// certificate is one for 127.0.0.1 that nobody trusts.
+func certificate(t testing.TB) *tls.Config {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+}
