@@ -153,8 +153,8 @@ func run(ctx context.Context, client kubernetes.Interface, o Options) (err error
 	if o, err = o.resolve(); err != nil {
 		return err
 	}
-	out := newOutputs(o)
-	service, err := elb.New(o.Settings, elb.Outputs{Log: out.open, Metrics: out.metrics, States: out.state, Messages: o.Log})
+	out := outputs{dir: o.LogDir, flush: o.LogFlush, messages: o.Log, counters: accesslog.NewCounters()}
+	service, err := elb.New(o.Settings, elb.Outputs{Log: out.open, Metrics: out.metrics, Messages: o.Log})
 	if err != nil {
 		return err
 	}
