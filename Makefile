@@ -63,5 +63,5 @@ e2e: build
 bench: build
 	$(GO) test -run '^$$' -bench Attack -benchtime 10x ./harness/load
 	$(GO) test -run '^$$' -bench . ./harness/record ./reports ./cmd/target
-	$(GO) test -run '^$$' -bench . -benchtime 5s ./clusters/alb
+	$(GO) test -run '^$$' -bench . -benchtime 5s ./clusters/alb/...
 	$(GO) test -tags e2e -run '^$$' -bench '^BenchmarkE2E' -benchtime 1x -count 2 -timeout 25m -v ./clusters/embedded

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lameduck/clusters/alb"
+	"lameduck/clusters/alb/conformance"
 	"lameduck/clusters/alb/controller"
 	"lameduck/clusters/alb/elb"
 	"lameduck/clusters/alb/proxy"
@@ -34,7 +35,7 @@ balancer node: a duration (17s), a range (5s..20s), none or nlb.`,
 			return alb.Run(cmd.Context(), o)
 		},
 	}
-	cmd.AddCommand(albManifest())
+	cmd.AddCommand(albManifest(), albConformance())
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: that of the pod this runs in)")
 	f.StringSliceVar(&o.Addresses, "address", []string{"127.0.0.1"}, "addresses of the load balancer nodes, comma-separated or repeated")
@@ -121,5 +122,34 @@ the nodes to load: there is no registry it could be pulled from.`,
 		},
 	}
 	cmd.Flags().StringVar(&archive, "image-archive", "", "write the image to this file (default: not written)")
+	return cmd
+}
+
+func albConformance() *cobra.Command {
+	var filter string
+	cmd := &cobra.Command{
+		Use:   "conformance",
+		Short: "Test that the load balancer does what is known of an ALB and its controller",
+		Long: `Test each fact that is known of Application Load Balancers and the AWS Load
+Balancer Controller on real sockets of this machine's loopback, and print the
+table: fact, grade (D documented by AWS, S read in the controller's source, O
+observed, I inferred, U unknown and a setting), source and result. Exit code 1
+if one does not hold.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := conformance.Select(filter); err != nil {
+				return usageError(fmt.Errorf("--facts: %w", err))
+			}
+			failed, err := conformance.Run(cmd.Context(), cmd.OutOrStdout(), filter)
+			if err != nil {
+				return err
+			}
+			if failed > 0 {
+				return exitCode{code: exitUnexpected}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&filter, "facts", "", "only facts whose id or name matches this regular expression")
 	return cmd
 }

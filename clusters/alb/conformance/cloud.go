@@ -1,15 +1,18 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/elb"
 )
 
@@ -30,9 +33,9 @@ type cloud struct {
 // cloudOptions are what a test may change before the start. Health checks are
 // off at first: a target is healthy as soon as it is registered.
 type cloudOptions struct {
-	options elb.Options
-	group   elb.TargetGroup
-	lb      elb.LoadBalancer
+	settings elb.Settings
+	group    elb.TargetGroup
+	lb       elb.LoadBalancer
 }
 
 // never is longer than any test.
@@ -68,25 +71,29 @@ func newCloud(t *T, edits ...func(*cloudOptions)) *cloud {
 	none := &elb.Range{}
 	dir := t.TempDir()
 	o := cloudOptions{
-		options: elb.Options{
-			Nodes: nodeAddresses(), LogDir: dir, Messages: io.Discard,
-			Settings: elb.Settings{ConnectTimeout: 5 * time.Second, WeightLag: none, LogFlush: time.Millisecond, DrainTimeout: time.Millisecond},
-		},
+		settings: elb.Settings{Nodes: nodeAddresses(), ConnectTimeout: 5 * time.Second, WeightLag: none, Rates: unlimited()},
 		group: elb.TargetGroup{
-			Name: frontGroup, LoadBalancer: "ns/app", Type: elb.TargetIP, Protocol: elb.HTTP, DeregistrationDelay: never, Algorithm: elb.RoundRobin,
-			HealthCheck: elb.HealthCheck{Disabled: true}, Overrides: elb.Overrides{DeregistrationLag: none, RegistrationLag: none},
+			Name: frontGroup, Type: elb.TargetIP, Protocol: elb.HTTP, DeregistrationDelay: never, Algorithm: elb.RoundRobin,
+			HealthCheck: elb.HealthCheck{Disabled: true}, DeregistrationLag: none, RegistrationLag: none,
 		},
 		lb: elb.LoadBalancer{
 			Name: "ns/app", Listeners: []elb.Listener{{Protocol: elb.HTTP}}, IdleTimeout: 10 * time.Second, ClientKeepAlive: time.Hour,
-			Default: forward(groupID),
+			Default: forward(frontGroup),
 		},
 	}
 	for _, edit := range edits {
 		edit(&o)
 	}
-	service, err := elb.New(o.options)
+	service, err := elb.New(o.settings, elb.Outputs{Messages: io.Discard, Log: func(lb string) (elb.Log, error) {
+		namespace, ingress, _ := strings.Cut(lb, "/")
+		return accesslog.Open(dir, namespace, ingress, time.Millisecond, func(err error) { t.Errorf("%v", err) })
+	}})
 	t.must(err)
-	t.Cleanup(func() { t.check(service.Close()) })
+	t.Cleanup(func() {
+		at, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		t.check(service.Close(at))
+	})
 	c := &cloud{
 		fileLines: fileLines{filepath.Join(dir, "ns", "app.jsonl")}, t: t, service: service, api: service, dir: dir,
 		group: o.group, lb: o.lb, client: newClient(t, false),
@@ -94,23 +101,23 @@ func newCloud(t *T, edits ...func(*cloudOptions)) *cloud {
 	t.must(c.api.PutTargetGroup(t.Context(), c.group))
 	t.must(c.api.PutLoadBalancer(t.Context(), c.lb))
 	c.nodes = service.Addresses(c.lb.Name)
-	if len(c.nodes) != len(o.options.Nodes) {
-		t.Fatalf("%d addresses, want one for each of %d nodes", len(c.nodes), len(o.options.Nodes))
+	if len(c.nodes) != len(o.settings.Nodes) {
+		t.Fatalf("%d addresses, want one for each of %d nodes", len(c.nodes), len(o.settings.Nodes))
 	}
 	return c
 }
 
-// idOf is the ID of a group of the load balancer.
-func idOf(name string) string { return elb.TargetGroup{Name: name, LoadBalancer: "ns/app"}.ID() }
-
-// groupID is that of the usual one.
-var groupID = idOf(frontGroup)
+// unlimited are rates that no test comes near.
+func unlimited() elb.Rates {
+	none := elb.Rate{Burst: -1}
+	return elb.Rates{Targets: none, Describe: none, Modify: none}
+}
 
 // forward is an action with equal weights.
 func forward(groups ...string) elb.Action {
 	var a elb.Action
 	for _, g := range groups {
-		a.Forward = append(a.Forward, elb.WeightedGroup{GroupID: g, Weight: 1})
+		a.Forward = append(a.Forward, elb.WeightedGroup{Group: g, Weight: 1})
 	}
 	return a
 }
@@ -124,11 +131,11 @@ func addrs(targets ...*rawTarget) []netip.AddrPort {
 }
 
 func (c *cloud) register(targets ...*rawTarget) {
-	c.t.must(c.api.RegisterTargets(c.t.Context(), c.group.ID(), addrs(targets...)))
+	c.t.must(c.api.RegisterTargets(c.t.Context(), c.group.Name, addrs(targets...)))
 }
 
 func (c *cloud) deregister(targets ...*rawTarget) {
-	c.t.must(c.api.DeregisterTargets(c.t.Context(), c.group.ID(), addrs(targets...)))
+	c.t.must(c.api.DeregisterTargets(c.t.Context(), c.group.Name, addrs(targets...)))
 }
 
 func (c *cloud) update(edit func(*elb.LoadBalancer)) {
@@ -139,7 +146,7 @@ func (c *cloud) update(edit func(*elb.LoadBalancer)) {
 // health is what DescribeTargetHealth says of a target; ok is false if it is
 // not in the list.
 func (c *cloud) health(target *rawTarget) (h elb.TargetHealth, ok bool) {
-	all, err := c.api.DescribeTargetHealth(c.t.Context(), groupID)
+	all, err := c.api.DescribeTargetHealth(c.t.Context(), frontGroup)
 	c.t.must(err)
 	i := slices.IndexFunc(all, func(h elb.TargetHealth) bool { return h.Target.String() == target.addr() })
 	if i < 0 {

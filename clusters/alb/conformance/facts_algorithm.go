@@ -94,7 +94,9 @@ func anomalyMitigation(t *T) {
 			x.say("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
 		}
 	})
-	c := newCloud(t, algorithm(elb.WeightedRandom), func(o *cloudOptions) { o.group.AnomalyMitigation = true })
+	c := newCloud(t, algorithm(elb.WeightedRandom), func(o *cloudOptions) {
+		o.group.AnomalyMitigation, o.settings.AnomalyInterval = true, time.Millisecond
+	})
 	c.serve(bad, startTarget(t, echo), startTarget(t, echo), startTarget(t, echo)) // three healthy ones are needed
 	const learn, n = 200, 400
 	for range learn {

@@ -54,7 +54,7 @@ func attributeDefaults(t *T) {
 	if lb := w.loadBalancer(t); lb.IdleTimeout != time.Minute || lb.ClientKeepAlive != time.Hour {
 		t.Errorf("idle timeout %s, client keep-alive %s; want 1m, 1h", lb.IdleTimeout, lb.ClientKeepAlive)
 	}
-	if g := w.group(t); g.DeregistrationDelay != 5*time.Minute || g.Algorithm != elb.RoundRobin || g.SlowStart != 0 || g.Sticky != 0 {
+	if g := w.group(t); g.DeregistrationDelay != 5*time.Minute || g.Algorithm != elb.RoundRobin || g.SlowStart != 0 || g.Stickiness.Duration != 0 {
 		t.Errorf("group %+v, want 5m, round_robin, without slow start and stickiness", g)
 	}
 }
@@ -62,7 +62,7 @@ func attributeDefaults(t *T) {
 func groupAttributes(t *T) {
 	g := groupWith(t, annotated{"target-group-attributes": "deregistration_delay.timeout_seconds=0,slow_start.duration_seconds=30," +
 		"load_balancing.algorithm.type=round_robin,stickiness.enabled=true,stickiness.type=lb_cookie,stickiness.lb_cookie.duration_seconds=60"})
-	if g.DeregistrationDelay != 0 || g.SlowStart != 30*time.Second || g.Algorithm != elb.RoundRobin || g.Sticky != time.Minute {
+	if g.DeregistrationDelay != 0 || g.SlowStart != 30*time.Second || g.Algorithm != elb.RoundRobin || g.Stickiness.Duration != time.Minute {
 		t.Errorf("group %+v", g)
 	}
 	g = groupWith(t, annotated{"target-group-attributes": "load_balancing.algorithm.type=weighted_random,load_balancing.algorithm.anomaly_mitigation=on"})
@@ -191,8 +191,8 @@ func lagAnnotations(t *T) {
 	if l := g.RegistrationLag; l == nil || *l != (elb.Range{}) {
 		t.Errorf("registration lag %v, want none", l)
 	}
-	if g.CloseIdleAtDeregistration == nil || !*g.CloseIdleAtDeregistration || g.PoolOrder != "fifo" || g.UnusableStatus != 502 || !g.LoseDeregistrations {
-		t.Errorf("group %+v", g.Overrides)
+	if g.CloseIdle == nil || !*g.CloseIdle || g.PoolOrder != "fifo" || g.UnusableStatus != 502 || !g.LoseDeregistrations {
+		t.Errorf("group %+v", g)
 	}
 	if l := w.loadBalancer(t).WeightLag; l == nil || l.Min != 17*time.Second || l.Max != 17*time.Second {
 		t.Errorf("weight lag %v, want 17s", l)

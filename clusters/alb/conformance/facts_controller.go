@@ -227,7 +227,7 @@ func modifyRate(t *T) {
 
 func controllerLag(t *T) {
 	const lag = 100 * time.Millisecond
-	w := newWorldWith(t, controller.Options{Lag: elb.Range{Min: lag, Max: lag}}, service("app"), ingress("app", ipMode), slice([]int{1}))
+	w := newWorldWith(t, controller.Options{ControllerLag: elb.Range{Min: lag, Max: lag}}, service("app"), ingress("app", ipMode), slice([]int{1}))
 	w.wantTargets(podTarget(1))
 	time.Sleep(2 * lag) // what the start has left behind is over
 	start := time.Now()
@@ -251,7 +251,7 @@ func weightedAction(t *T) {
 		t.Fatalf("rules %+v, want one that forwards to two groups", lb.Rules)
 	}
 	a := lb.Rules[0].Action
-	if a.Forward[0].Weight != 90 || a.Forward[1].Weight != 10 || a.Forward[0].GroupID == a.Forward[1].GroupID || a.Sticky != 2*time.Minute {
+	if a.Forward[0].Weight != 90 || a.Forward[1].Weight != 10 || a.Forward[0].Group == a.Forward[1].Group || a.Sticky != 2*time.Minute {
 		t.Errorf("action %+v, want weights 90 and 10, sticky for 2m", a)
 	}
 }

@@ -88,10 +88,10 @@ func ipRegisteredAgain(t *T) {
 	c := newCloud(t, delay(50*time.Millisecond))
 	c.serve(target)
 	c.deregister(target)
-	if err := c.api.RegisterTargets(t.Context(), groupID, addrs(target)); !errors.Is(err, elb.ErrInvalidTarget) {
+	if err := c.api.RegisterTargets(t.Context(), frontGroup, addrs(target)); !errors.Is(err, elb.ErrInvalidTarget) {
 		t.Errorf("registered while it drains: %v, want InvalidTarget", err)
 	}
-	t.eventually("registration", func() bool { return c.api.RegisterTargets(t.Context(), groupID, addrs(target)) == nil })
+	t.eventually("registration", func() bool { return c.api.RegisterTargets(t.Context(), frontGroup, addrs(target)) == nil })
 	t.eventually("healthy target", func() bool { h, _ := c.health(target); return h.State == elb.StateHealthy })
 	wantStatus(t, "registered again", c.get(0, "/"), http.StatusOK)
 }
@@ -117,7 +117,7 @@ func idleAtDeregistration(t *T) {
 			echo(x)
 			close(ended)
 		})
-		c := newCloud(t, func(o *cloudOptions) { o.group.CloseIdleAtDeregistration = &closes })
+		c := newCloud(t, func(o *cloudOptions) { o.group.CloseIdle = &closes })
 		c.serve(target)
 		c.get(0, "/")
 		c.deregister(target)

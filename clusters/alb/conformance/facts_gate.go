@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"lameduck/clusters/alb/controller"
@@ -23,7 +24,7 @@ import (
 func gateFacts() []Fact {
 	return []Fact{
 		{"8-gate-injected", 8, Source, controllerSource, "readiness gate: added when a pod is created, in namespaces with the label, in IP mode only", gateInjected},
-		{"8-gate-condition", 8, Source, controllerSource, "readiness gate: its condition is true only when the target is healthy", gateCondition},
+		{"8-gate-condition", 8, Source, controllerSource, "readiness gate: its condition is false until the target is healthy", gateCondition},
 		{"8-gate-registers", 8, Source, controllerSource, "readiness gate: a pod that waits only for its gate is registered", gateRegisters},
 	}
 }
@@ -33,11 +34,8 @@ const gatePrefix = "target-health.elbv2.k8s.aws/"
 
 // webhookWorld serves the webhook, and waits until it is configured.
 func webhookWorld(t *T, a annotated) (*world, admissionregv1.MutatingWebhook) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	t.must(err)
-	at := netip.MustParseAddrPort(l.Addr().String())
-	l.Close()
-	w := newWorldWith(t, controller.Options{WebhookAddress: at}, service("app"), ingress("app", a), slice(nil))
+	at := netip.MustParseAddrPort("127.0.0.1:0")
+	w := newWorldWith(t, controller.Options{Webhook: &controller.WebhookOptions{Listen: at}, HealthInterval: 10 * time.Millisecond}, node("a", "198.18.0.11"), service("app"), ingress("app", a), slice(nil))
 	w.group(t)
 	var hooks []admissionregv1.MutatingWebhook
 	t.eventually("webhook configuration", func() bool {
@@ -58,7 +56,7 @@ func (w *world) admit(hook admissionregv1.MutatingWebhook, p *corev1.Pod) []core
 	t.must(err)
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-		Request:  &admissionv1.AdmissionRequest{UID: "1", Namespace: "ns", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw}},
+		Request:  &admissionv1.AdmissionRequest{UID: "1", Namespace: "ns", Operation: admissionv1.Create, Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Object: runtime.RawExtension{Raw: raw}},
 	})
 	t.must(err)
 	client := newClient(t, false)
@@ -87,7 +85,10 @@ func (w *world) admit(hook admissionregv1.MutatingWebhook, p *corev1.Pod) []core
 
 func gateInjected(t *T) {
 	w, hook := webhookWorld(t, ipMode)
-	if got := hook.NamespaceSelector.MatchLabels; len(got) != 1 || got["elbv2.k8s.aws/pod-readiness-gate-inject"] != "enabled" {
+	selector, err := metav1.LabelSelectorAsSelector(hook.NamespaceSelector)
+	t.must(err)
+	const inject = "elbv2.k8s.aws/pod-readiness-gate-inject"
+	if !selector.Matches(labels.Set{inject: "enabled"}) || selector.Matches(labels.Set{inject: "disabled"}) || selector.Matches(labels.Set{}) {
 		t.Errorf("namespace selector %v", hook.NamespaceSelector)
 	}
 	if r := hook.Rules; len(r) != 1 || len(r[0].Operations) != 1 || r[0].Operations[0] != admissionregv1.Create || r[0].Resources[0] != "pods" {
@@ -135,9 +136,8 @@ func gateCondition(t *T) {
 	for _, step := range []struct {
 		state elb.State
 		want  corev1.ConditionStatus
-	}{{elb.StateInitial, corev1.ConditionFalse}, {elb.StateHealthy, corev1.ConditionTrue}, {elb.StateUnhealthy, corev1.ConditionFalse}} {
+	}{{elb.StateInitial, corev1.ConditionFalse}, {elb.StateHealthy, corev1.ConditionTrue}} {
 		w.become(step.state)
-		w.c.TargetChanged(w.recorder.group(t).ID(), netip.MustParseAddrPort(podTarget(1)), step.state)
 		t.eventually(string(step.state)+": condition "+string(step.want), func() bool {
 			p, err := w.client.CoreV1().Pods("ns").Get(t.Context(), "app-1", metav1.GetOptions{})
 			t.must(err)

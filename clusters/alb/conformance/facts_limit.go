@@ -41,9 +41,9 @@ func targetsPerGroup(t *T) {
 	target := startTarget(t, echo)
 	c := newCloud(t)
 	c.serve(target)
-	t.must(c.api.RegisterTargets(t.Context(), groupID, manyTargets(999, 0)))
-	wantError(t, "the 1001st", c.api.RegisterTargets(t.Context(), groupID, manyTargets(1, 2000)), elb.ErrTooManyTargets)
-	all, err := c.api.DescribeTargetHealth(t.Context(), groupID)
+	t.must(c.api.RegisterTargets(t.Context(), frontGroup, manyTargets(999, 0)))
+	wantError(t, "the 1001st", c.api.RegisterTargets(t.Context(), frontGroup, manyTargets(1, 2000)), elb.ErrTooManyTargets)
+	all, err := c.api.DescribeTargetHealth(t.Context(), frontGroup)
 	t.must(err)
 	if len(all) != 1000 {
 		t.Errorf("%d targets, want 1000", len(all))
@@ -57,10 +57,10 @@ func targetsPerLoadBalancer(t *T) {
 	c := newCloud(t)
 	g := c.group
 	g.Name = "other"
-	other := g.ID()
+	other := g.Name
 	t.must(c.api.PutTargetGroup(t.Context(), g))
-	c.update(func(lb *elb.LoadBalancer) { lb.Default = forward(groupID, other) })
-	t.must(c.api.RegisterTargets(t.Context(), groupID, manyTargets(600, 0)))
+	c.update(func(lb *elb.LoadBalancer) { lb.Default = forward(frontGroup, other) })
+	t.must(c.api.RegisterTargets(t.Context(), frontGroup, manyTargets(600, 0)))
 	wantError(t, "600 and 401", c.api.RegisterTargets(t.Context(), other, manyTargets(401, 1000)), elb.ErrTooManyTargets)
 	t.must(c.api.RegisterTargets(t.Context(), other, manyTargets(400, 1000)))
 }
@@ -72,7 +72,7 @@ func (c *cloud) groups(n int) []string {
 		g := c.group
 		g.Name = fmt.Sprintf("ns/s%d:80", i)
 		c.t.must(c.api.PutTargetGroup(c.t.Context(), g))
-		names = append(names, g.ID())
+		names = append(names, g.Name)
 	}
 	return names
 }
@@ -90,25 +90,28 @@ func groupsPerAction(t *T) {
 
 func groupsPerLoadBalancer(t *T) {
 	c := newCloud(t)
-	c.groups(99) // with the one that is there
-	g := c.group
-	g.Name = "ns/more:80"
-	errGroup := c.api.PutTargetGroup(t.Context(), g)
+	names := append(c.groups(100), c.group.Name)
+	rules := func(n int) (all []elb.Rule) {
+		for i, name := range names[:n] {
+			all = append(all, elb.Rule{Priority: i + 1, Paths: []string{fmt.Sprintf("/%d", i)}, Action: forward(name)})
+		}
+		return all
+	}
 	lb := c.lb
-	lb.Default = forward(g.ID())
-	if errLB := c.api.PutLoadBalancer(t.Context(), lb); errGroup == nil && errLB == nil {
+	lb.Default, lb.Rules = elb.Action{}, rules(100)
+	t.must(c.api.PutLoadBalancer(t.Context(), lb))
+	lb.Rules = rules(101)
+	if err := c.api.PutLoadBalancer(t.Context(), lb); err == nil {
 		t.Errorf("the 101st group of a load balancer is accepted")
 	}
 }
 
 func throttling(t *T) {
 	target := startTarget(t, echo)
-	c := newCloud(t, func(o *cloudOptions) { // two calls are needed for the start
-		o.options.Settings.APIRate, o.options.Settings.APIBurst = 1e-6, 3
-	})
+	c := newCloud(t, func(o *cloudOptions) { o.settings.Rates.Targets = elb.Rate{PerSecond: 1e-6, Burst: 1} })
 	c.serve(target)
-	err := c.api.DeregisterTargets(t.Context(), groupID, addrs(target))
-	wantError(t, "the fourth call", err, elb.ErrThrottling)
+	err := c.api.DeregisterTargets(t.Context(), frontGroup, addrs(target))
+	wantError(t, "the second call", err, elb.ErrThrottling)
 	if err == nil || !strings.Contains(err.Error(), "ThrottlingException: Rate exceeded") {
 		t.Errorf("%v, want ThrottlingException: Rate exceeded", err)
 	}
@@ -117,14 +120,19 @@ func throttling(t *T) {
 	}
 }
 
+// overQuota replaces the only target by 1001 others.
 func overQuota(t *T) {
-	target := startTarget(t, echo)
-	c := newCloud(t, func(o *cloudOptions) { o.options.Settings.OverQuota = elb.OverQuotaStale })
-	c.serve(target)
-	wantError(t, "1001 targets", c.api.RegisterTargets(t.Context(), groupID, manyTargets(1000, 0)), elb.ErrTooManyTargets)
-	c.deregister(target)
-	if h, _ := c.health(target); h.State != elb.StateHealthy {
-		t.Errorf("state %s, want healthy: the group is stale", h.State)
+	for choice, want := range map[string][]string{"refuse": {}, "stale": {podTarget(1)}} {
+		ing := ingress("app", ipMode)
+		ing.Annotations["alb.lameduck.dev/over-quota"] = choice
+		w := newWorld(t, service("app"), ing, slice([]int{1}))
+		w.wantTargets(podTarget(1))
+		w.mu.Lock()
+		w.quota = 1
+		w.mu.Unlock()
+		w.update(slice([]int{2, 3}))
+		w.event("Warning", "TooManyTargets")
+		w.wantTargets(want...)
 	}
 }
 
@@ -134,7 +142,7 @@ func groupErrors(t *T) {
 	wantError(t, "deregister", c.api.DeregisterTargets(t.Context(), "no", manyTargets(1, 0)), elb.ErrTargetGroupNotFound)
 	_, err := c.api.DescribeTargetHealth(t.Context(), "no")
 	wantError(t, "describe", err, elb.ErrTargetGroupNotFound)
-	wantError(t, "delete", c.api.DeleteTargetGroup(t.Context(), groupID), elb.ErrResourceInUse)
+	wantError(t, "delete", c.api.DeleteTargetGroup(t.Context(), frontGroup), elb.ErrResourceInUse)
 	t.must(c.api.DeleteLoadBalancer(t.Context(), c.lb.Name))
-	t.must(c.api.DeleteTargetGroup(t.Context(), groupID))
+	t.must(c.api.DeleteTargetGroup(t.Context(), frontGroup))
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"net/http"
 	"strings"
@@ -26,7 +27,7 @@ func protocolFacts() []Fact {
 }
 
 // toTLS makes the front speak TLS to its targets.
-func toTLS(o *frontOptions) { o.pool.TLS = true }
+func toTLS(o *frontOptions) { o.pool.TLS = &tls.Config{InsecureSkipVerify: true} }
 
 // listenTLS makes it speak TLS to its clients.
 func listenTLS(t *T) func(*frontOptions) {
@@ -47,7 +48,7 @@ func targetCertificate(t *T) {
 
 func targetHandshakeTimeout(t *T) {
 	target := startTarget(t, func(x *exchange) { _, _ = io.Copy(io.Discard, x) })
-	f := newFront(t, []string{target.addr()}, toTLS, func(o *frontOptions) { o.pool.ConnectTimeout = 100 * time.Millisecond })
+	f := newFront(t, []string{target.addr()}, toTLS, func(o *frontOptions) { o.pool.HandshakeTimeout = 100 * time.Millisecond })
 	wantStatus(t, "silent TLS target", f.get("/"), http.StatusBadGateway)
 	wantLine(t, f.line(), 502, 0, accesslog.PhaseConnect, accesslog.ErrorTLS)
 }

@@ -81,7 +81,7 @@ func notInUse(t *T) {
 	if n := target.conns.Load(); n != 0 {
 		t.Errorf("%d checks, want none: nobody uses the group", n)
 	}
-	c.update(func(lb *elb.LoadBalancer) { lb.Default = forward(groupID) })
+	c.update(func(lb *elb.LoadBalancer) { lb.Default = forward(frontGroup) })
 	c.wantHealth(target.rawTarget, elb.StateHealthy, "")
 }
 
@@ -101,9 +101,9 @@ func notRegistered(t *T) {
 
 func ipUnusable(t *T) {
 	c := newCloud(t, checked)
-	t.must(c.api.RegisterTargets(t.Context(), groupID, []netip.AddrPort{c.nodes[0]}))
+	t.must(c.api.RegisterTargets(t.Context(), frontGroup, []netip.AddrPort{c.nodes[0]}))
 	t.eventually("state unused", func() bool {
-		all, err := c.api.DescribeTargetHealth(t.Context(), groupID)
+		all, err := c.api.DescribeTargetHealth(t.Context(), frontGroup)
 		t.must(err)
 		return len(all) == 1 && all[0].State == elb.StateUnused && all[0].Reason == elb.ReasonIPUnusable
 	})
@@ -143,7 +143,7 @@ func unusable(t *T) {
 	for _, want := range []int{http.StatusServiceUnavailable, http.StatusBadGateway} {
 		target := startTarget(t, echo)
 		c := newCloud(t, func(o *cloudOptions) {
-			o.options.Settings.UnusableStatus = want
+			o.settings.UnusableStatus = want
 			o.group.RegistrationLag = &elb.Range{Min: never, Max: never}
 		})
 		c.register(target)

@@ -14,7 +14,7 @@ func refusalFacts() []Fact {
 		{"3-460", 3, Documented, guideTroubleshooting, "the client goes away while its request is handled: 460", clientGoes},
 		{"3-460-sending", 3, Documented, guideTroubleshooting, "the client goes away while it sends the body: 460", clientGoesSending},
 		{"3-463", 3, Documented, guideTroubleshooting, "more than 30 addresses in X-Forwarded-For: 463", tooManyForwarded},
-		{"3-464", 3, Documented, guideTroubleshooting, "HTTP/2 where only HTTP/1.1 is spoken: 464", wrongProtocol},
+		{"3-464", 3, Documented, guideTroubleshooting, "gRPC to a target group of HTTP/1.1: 464", wrongProtocol},
 		{"3-refused", 3, Documented, guideTroubleshooting, "requests that are not acceptable: 400, 405, 414, 501, 505", refusedRequests},
 		{"3-408", 3, Documented, guideTroubleshooting, "a client that stops sending its body: 408", bodyStalls},
 	}
@@ -70,12 +70,13 @@ func tooManyForwarded(t *T) {
 
 func wrongProtocol(t *T) {
 	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()})
-	if got := f.raw("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 464 ") {
-		t.Errorf("got %.40q, want 464", got)
-	}
-	if n := target.conns.Load(); n != 0 {
-		t.Errorf("target saw %d connections, want none", n)
+	f := newFront(t, []string{target.addr()}, listenTLS(t))
+	f.client = newClient(t, true)
+	req := newRequest(t, http.MethodPost, f.url, strings.NewReader("x"))
+	req.Header.Set("Content-Type", "application/grpc")
+	wantStatus(t, "gRPC to a target group of HTTP/1.1", f.do(req), 464)
+	if n := target.requests.Load(); n != 0 {
+		t.Errorf("the target got %d requests, want 0", n)
 	}
 }
 

@@ -186,7 +186,7 @@ func actionsLogged(t *T) {
 		elb.Rule{Paths: []string{"/fixed"}, Action: says("x")},
 		elb.Rule{Paths: []string{"/redirect"}, Action: elb.Action{Redirect: &elb.Redirect{
 			Status: 301, Protocol: "HTTPS", Host: "h", Port: "8443", Path: "/", Query: ""}}},
-	), func(o *cloudOptions) { o.lb.Default = forward(groupID) })
+	), func(o *cloudOptions) { o.lb.Default = forward(frontGroup) })
 	c.serve(target)
 	for _, path := range []string{"/fixed", "/redirect", "/"} {
 		c.get(0, path)

@@ -25,11 +25,11 @@ func (c *cloud) second(name string) {
 	g := c.group
 	g.Name = name
 	c.t.must(c.api.PutTargetGroup(c.t.Context(), g))
-	c.t.must(c.api.RegisterTargets(c.t.Context(), g.ID(), addrs(startTarget(c.t, named(name)))))
+	c.t.must(c.api.RegisterTargets(c.t.Context(), g.Name, addrs(startTarget(c.t, named(name)))))
 }
 
 func weighted(first, second int) elb.Action {
-	return elb.Action{Forward: []elb.WeightedGroup{{GroupID: idOf("blue"), Weight: first}, {GroupID: idOf("green"), Weight: second}}}
+	return elb.Action{Forward: []elb.WeightedGroup{{Group: "blue", Weight: first}, {Group: "green", Weight: second}}}
 }
 
 // blueGreen is a cloud with two groups.
@@ -145,7 +145,7 @@ func groupSticky(t *T) {
 
 // stickyGroup has two targets that say their names.
 func stickyGroup(t *T, d time.Duration) (*cloud, []*rawTarget) {
-	c := newCloud(t, func(o *cloudOptions) { o.group.Sticky = d })
+	c := newCloud(t, func(o *cloudOptions) { o.group.Stickiness.Duration = d })
 	targets := []*rawTarget{startTarget(t, named("a")), startTarget(t, named("b"))}
 	c.serve(targets...)
 	return c, targets

@@ -79,7 +79,7 @@ func newFront(t *T, targets []string, edits ...func(*frontOptions)) *front {
 	sink := &lines{}
 	o := frontOptions{
 		limits:   proxy.Limits{Idle: 10 * time.Second, ClientKeepAlive: time.Hour},
-		listener: proxy.ListenerOptions{Address: netip.MustParseAddrPort("127.0.0.1:0"), Sink: sink, Messages: io.Discard},
+		listener: proxy.ListenerOptions{Address: netip.MustParseAddrPort("127.0.0.1:0"), Sink: sink, Hangups: hangups, Messages: io.Discard},
 		pool:     proxy.PoolOptions{ConnectTimeout: 5 * time.Second, Hangups: hangups, Dial: dialTarget},
 	}
 	for _, edit := range edits {

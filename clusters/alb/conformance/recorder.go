@@ -38,9 +38,9 @@ func newRecorder() *recorder {
 func (r *recorder) PutTargetGroup(_ context.Context, g elb.TargetGroup) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.groups[g.ID()] = g
-	if r.targets[g.ID()] == nil {
-		r.targets[g.ID()] = map[netip.AddrPort]elb.State{}
+	r.groups[g.Name] = g
+	if r.targets[g.Name] == nil {
+		r.targets[g.Name] = map[netip.AddrPort]elb.State{}
 	}
 	return nil
 }

@@ -5,12 +5,15 @@
 //
 // There are two halves:
 //
-//   - The control plane (service.go, groups.go, targets.go, states.go, check.go,
-//     balancer.go) is behind one mutex, Service.mu: API calls, timers and the
-//     outcomes of health checks. Lags and delays are timers that carry an epoch,
-//     so that one which fires after the thing it was for has changed does nothing.
-//   - Each node routes by snapshots (rules.go, table.go) that the control plane
-//     replaces and never changes. A request takes no lock.
+//   - The control plane is behind one mutex, Service.mu: API calls, timers and
+//     the outcomes of health checks. groups.go, registration.go, targets.go,
+//     states.go and check.go are about target groups, balancer.go and
+//     listeners.go about load balancers. Lags and delays are timers that carry
+//     an epoch, so that one which fires when a later call has made it void does
+//     nothing.
+//   - Each node routes by snapshots that the control plane replaces and never
+//     changes: rules.go and conditions.go choose an action, table.go and
+//     sticky.go a target. A request takes no lock.
 //
 // A node sees a target through its own nodeTarget: pool of connections, health,
 // and whether a registration or deregistration has reached it.

@@ -49,6 +49,8 @@ func (g *group) shows(nt *nodeTarget) TargetHealth {
 		set(StateUnused, ReasonNotRegistered, "Target is not registered to the target group")
 	case nt.target.draining:
 		set(StateDraining, ReasonDeregistrationInProgress, "Target deregistration is in progress")
+	case nt.target.unusable:
+		set(StateUnused, ReasonIPUnusable, "The IP address is in use by a load balancer")
 	case !nt.node.used:
 		set(StateUnused, ReasonNotInUse, "Target group is not configured to receive traffic from the load balancer")
 	case nt.phase != phaseServing:

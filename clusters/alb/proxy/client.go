@@ -263,7 +263,8 @@ func (c *client) linger() {
 	_, _ = io.Copy(io.Discard, c.br) // until it ends, however it does
 }
 
-// hungUp implements hangupWatcher.
+// hungUp implements hangupWatcher. A client that only says that it will send no
+// more counts as gone, as it does for net/http: FIN looks the same.
 func (c *client) hungUp() { c.leave(errClientGone) }
 
 // leave ends the exchange.

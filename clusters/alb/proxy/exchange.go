@@ -110,6 +110,12 @@ func (x *exchange) forward(pool *Pool, add cookies) {
 	} else {
 		pool.drop(c)
 	}
+	// After that, so that who has an answer finds its connection in the pool.
+	if err == nil {
+		if err = x.s.finish(); err != nil {
+			err = clientWriteError{err}
+		}
+	}
 	if err != nil {
 		x.fail(err)
 		return
@@ -172,7 +178,7 @@ func (x *exchange) converse(c *targetConn, add cookies) (reusable bool, err erro
 		x.line.Received = up.bytes.Load()
 	}
 	x.line.Sent += x.relay.sent
-	return sent && x.head.keepAlive && !x.req.ambiguous, err
+	return sent && x.head.keepAlive && !x.req.ambiguous && c.br.Buffered() == 0, err
 }
 
 // send sends the head, and the body with it if it has come. Otherwise it
@@ -205,7 +211,8 @@ func (x *exchange) send(c *targetConn) (*upload, error) {
 	return startUpload(x.s, x.req.length < 0, c), nil
 }
 
-// receive reads the target's answer and passes it on.
+// receive reads the target's answer and passes it on, except for what finish
+// sends.
 func (x *exchange) receive(c *targetConn, up *upload, add cookies) error {
 	x.line.Phase = accesslog.PhaseWait
 	x.relay = relay{to: x.s}
@@ -232,13 +239,7 @@ func (x *exchange) receive(c *targetConn, up *upload, add cookies) error {
 		length: x.head.length, hasBody: x.head.framing != framedNone, last: x.last,
 	}
 	x.s.writeHead(&x.reply)
-	if err := x.relay.run(c.br, &x.head); err != nil {
-		return err
-	}
-	if err := x.s.finish(); err != nil {
-		return clientWriteError{err}
-	}
-	return nil
+	return x.relay.run(c.br, &x.head)
 }
 
 // answered notes that the target's head has come.

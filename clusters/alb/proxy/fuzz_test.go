@@ -91,6 +91,7 @@ func FuzzRequest(f *testing.F) {
 		"POST /p HTTP/1.1\r\nHost: x\rContent-Length: 3\r\n\r\nabc",
 		"POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
 		"POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\nhi\r\n0\r\n\r\n",
+		"POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\n",
 		"HEAD http://u/p HTTP/1.0\nConnection: keep-alive, X-A\nX-A: 1\n\n",
 		"OPTIONS * HTTP/1.1\r\nHost: x\r\nUpgrade: y\r\nConnection: upgrade\r\nExpect: 100-continue\r\n\r\n",
 	} {

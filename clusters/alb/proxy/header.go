@@ -229,9 +229,13 @@ func readTrailer(br *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-		if len(line) == 0 {
+		if string(line) == "\r\n" {
 			return nil
+		}
+		// No line end but CRLF, as within chunks: what is skipped here must not
+		// be read differently by anyone (RFC 9112, 7.1).
+		if !bytes.HasSuffix(line, []byte("\r\n")) {
+			return errMalformed
 		}
 		if _, ok := appendFields(nil, string(line)); !ok {
 			return errMalformed

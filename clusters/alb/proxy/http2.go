@@ -188,7 +188,13 @@ func (c *client) keptTooLong() bool {
 	return c.l.closing.Load() || time.Since(c.since) >= c.l.limits.Load().ClientKeepAlive
 }
 
+// limit bounds a write to a client that grants no window.
+func (s *stream2) limit() {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.idle)) // fails only for a stream that has ended, as the write will
+}
+
 func (s *stream2) write(p []byte) error {
+	s.limit()
 	n, err := s.w.Write(p)
 	s.total += int64(n)
 	s.waits = true
@@ -200,6 +206,7 @@ func (s *stream2) flush() error {
 		return nil
 	}
 	s.waits = false
+	s.limit()
 	return s.rc.Flush()
 }
 

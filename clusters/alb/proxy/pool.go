@@ -2,47 +2,11 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
 	"time"
 )
-
-// PoolOrder is the order in which idle connections to a target are reused. AWS
-// does not publish which it is.
-type PoolOrder string
-
-// The pool orders.
-const (
-	PoolLIFO PoolOrder = "lifo" // the one used last; the others grow old
-	PoolFIFO PoolOrder = "fifo" // the one idle longest; all stay young
-)
-
-// PoolOptions are what a pool keeps for life. A zero field takes its default.
-type PoolOptions struct {
-	// Addr is the target's address and port.
-	Addr string
-	// Idle is the load balancer's idle timeout. Default 60 s.
-	Idle time.Duration
-	// Order is which idle connection is used next. Default PoolLIFO.
-	Order PoolOrder
-	// ConnectTimeout bounds a connection attempt; then 504. Default 10 s (AWS
-	// user guide, Troubleshooting: HTTP 504).
-	ConnectTimeout time.Duration
-	// TLS encrypts; the target's certificate is not validated (AWS user guide,
-	// Target groups: routing configuration). nil: plain.
-	TLS *tls.Config
-	// HandshakeTimeout bounds the TLS handshake; then 502. Default 10 s (AWS
-	// user guide, Troubleshooting: HTTP 502).
-	HandshakeTimeout time.Duration
-	// Hangups notices targets that close idle connections.
-	Hangups *Hangups
-	// Metrics counts the connections. May be nil.
-	Metrics Metrics
-	// Dial opens a TCP connection. Default: a net.Dialer's.
-	Dial func(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error)
-}
 
 // Pool keeps one load balancer node's connections to one target. It is shared
 // by all clients: client and target connections are not paired (AWS user

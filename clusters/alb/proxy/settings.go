@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
+	"net"
 	"net/netip"
 	"time"
 
@@ -88,4 +90,39 @@ type ListenerOptions struct {
 	// Messages gets what an operator should know. It is safe for concurrent
 	// use; nil: nobody does.
 	Messages io.Writer
+}
+
+// PoolOrder is the order in which idle connections to a target are reused. AWS
+// does not publish which it is.
+type PoolOrder string
+
+// The pool orders.
+const (
+	PoolLIFO PoolOrder = "lifo" // the one used last; the others grow old
+	PoolFIFO PoolOrder = "fifo" // the one idle longest; all stay young
+)
+
+// PoolOptions are what a pool keeps for life. A zero field takes its default.
+type PoolOptions struct {
+	// Addr is the target's address and port.
+	Addr string
+	// Idle is the load balancer's idle timeout. Default 60 s.
+	Idle time.Duration
+	// Order is which idle connection is used next. Default PoolLIFO.
+	Order PoolOrder
+	// ConnectTimeout bounds a connection attempt; then 504. Default 10 s (AWS
+	// user guide, Troubleshooting: HTTP 504).
+	ConnectTimeout time.Duration
+	// TLS encrypts; the target's certificate is not validated (AWS user guide,
+	// Target groups: routing configuration). nil: plain.
+	TLS *tls.Config
+	// HandshakeTimeout bounds the TLS handshake; then 502. Default 10 s (AWS
+	// user guide, Troubleshooting: HTTP 502).
+	HandshakeTimeout time.Duration
+	// Hangups notices targets that close idle connections.
+	Hangups *Hangups
+	// Metrics counts the connections. May be nil.
+	Metrics Metrics
+	// Dial opens a TCP connection. Default: a net.Dialer's.
+	Dial func(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error)
 }

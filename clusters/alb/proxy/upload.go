@@ -40,7 +40,8 @@ func (u *upload) run() bool {
 	for {
 		u.reading.Store(true)
 		n, err := u.body.Read(room)
-		u.reading.Store(false)
+		failed := err != nil && !errors.Is(err, io.EOF)
+		u.reading.Store(failed) // then still, so that the client gets the blame
 		if n > 0 {
 			u.bytes.Add(int64(n))
 			out := room[:n]
@@ -54,7 +55,7 @@ func (u *upload) run() bool {
 		if err == nil {
 			continue
 		}
-		if !errors.Is(err, io.EOF) {
+		if failed {
 			u.conn.cancel(bodyCause(err))
 			return false
 		}

@@ -30,6 +30,7 @@ type rawTarget struct {
 	requests atomic.Int64
 	mu       sync.Mutex
 	open     []net.Conn
+	closed   bool
 }
 
 // exchangeWith is one connection as a target sees it.
@@ -61,6 +62,9 @@ func serveTarget(t testing.TB, l net.Listener, serve func(*exchangeWith)) *rawTa
 			}
 			target.mu.Lock()
 			target.open = append(target.open, c)
+			if target.closed {
+				c.Close()
+			}
 			target.mu.Unlock()
 			x := &exchangeWith{Conn: c, target: target, br: bufio.NewReader(c), number: target.conns.Add(1)}
 			running.Go(func() {
@@ -72,6 +76,7 @@ func serveTarget(t testing.TB, l net.Listener, serve func(*exchangeWith)) *rawTa
 	t.Cleanup(func() {
 		l.Close()
 		target.mu.Lock()
+		target.closed = true
 		for _, c := range target.open {
 			c.Close()
 		}
