@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 		o := alb.Options{Log: os.Stderr}
 		fs := flag.NewFlagSet("alb", flag.ExitOnError)
 		fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "")
-		fs.StringVar(&o.Address, "address", "", "")
+		fs.Func("address", "", func(a string) error { o.Addresses = append(o.Addresses, a); return nil })
+		fs.StringVar(&o.WebhookAddr, "webhook-address", "", "")
 		fs.StringVar(&o.LogDir, "log-dir", "", "")
 		fs.StringVar(&o.HealthzAddr, "healthz-address", "", "")
 		fs.Parse(os.Args[2:])

@@ -1,5 +1,7 @@
 package proxy
 
+//lint:file-ignore SA1019 http.Server takes listeners only; a connection whose ALPN has been settled here needs ServeConn.
+
 import (
 	"bufio"
 	"context"

@@ -11,14 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"lameduck/clusters/alb/accesslog"
 )
 
 // overHTTP2 makes the client speak HTTP/2.
 func (f *front) overHTTP2() {
-	tr := &http2.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	f.t.Cleanup(tr.CloseIdleConnections)
 	f.client = &http.Client{Transport: tr}
 }
