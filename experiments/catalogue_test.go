@@ -57,16 +57,18 @@ func TestScaleInHasTheCellsOfTheMainJob(t *testing.T) {
 		preStopSleep time.Duration
 		grace        time.Duration
 	}{
-		"none":                        {harness.ExpectSome, harness.SIGTERMDrain, 0, 0, 30 * time.Second},
-		"prestop-sleep-10s":           {harness.ExpectNone, harness.SIGTERMDrain, 0, 10 * time.Second, 30 * time.Second},
-		"sigterm-wait-10s":            {harness.ExpectNone, harness.SIGTERMWait, 10 * time.Second, 0, 30 * time.Second},
-		"prestop-sleep-40s-grace-30s": {"", harness.SIGTERMDrain, 0, 40 * time.Second, 30 * time.Second},
+		"instance none pooled":                        {harness.ExpectSome, harness.SIGTERMDrain, 0, 0, 30 * time.Second},
+		"instance prestop-sleep-10s pooled":           {harness.ExpectNone, harness.SIGTERMDrain, 0, 10 * time.Second, 30 * time.Second},
+		"instance sigterm-wait-10s pooled":            {harness.ExpectNone, harness.SIGTERMWait, 10 * time.Second, 0, 30 * time.Second},
+		"instance prestop-sleep-40s-grace-30s pooled": {"", harness.SIGTERMDrain, 0, 40 * time.Second, 30 * time.Second},
+		"ip none pooled":                              {harness.ExpectSome, harness.SIGTERMDrain, 0, 0, 30 * time.Second},
+		"ip prestop-sleep-25s-grace-60s pooled":       {harness.ExpectNone, harness.SIGTERMDrain, 0, 25 * time.Second, time.Minute},
 	}
-	if len(plan.Cells) != len(want) || len(plan.Trials) != 12 {
-		t.Fatalf("%d cells, %d trials; want %d and 12", len(plan.Cells), len(plan.Trials), len(want))
+	if len(plan.Cells) != len(want) || len(plan.Trials) != 18 {
+		t.Fatalf("%d cells, %d trials; want %d and 18", len(plan.Cells), len(plan.Trials), len(want))
 	}
 	for _, trial := range plan.Trials {
-		w, ok := want[trial.Cell.Mitigation]
+		w, ok := want[trial.Cell.String()]
 		if !ok {
 			t.Fatalf("cell %v is not one of the main job's", trial.Cell)
 		}
@@ -77,9 +79,6 @@ func TestScaleInHasTheCellsOfTheMainJob(t *testing.T) {
 		if got.OnSIGTERM != w.onSIGTERM || got.SIGTERMWait.Duration != w.sigtermWait ||
 			got.PreStopSleep.Duration != w.preStopSleep || got.GracePeriod.Duration != w.grace {
 			t.Errorf("%s: %+v, want %+v", trial.Cell.Mitigation, got, w)
-		}
-		if trial.Cell.TargetType != harness.TargetInstance || trial.Cell.Connections != harness.ConnectionsPooled {
-			t.Errorf("cell %v: want instance and pooled", trial.Cell)
 		}
 	}
 }

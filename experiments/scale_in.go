@@ -37,8 +37,10 @@ func scaleIn() harness.Experiment {
 				// What users saw of real ones: 3 to 5 s, about 10 s, 15 s or more, 17 s
 				// (kubernetes-sigs/aws-load-balancer-controller 1064, 2366 and others).
 				DeregistrationLag: harness.DurationRange{Min: 5 * time.Second, Max: 20 * time.Second},
-				// Nothing is registered under load.
-				RegistrationLag: harness.DurationRange{},
+				// Nothing is registered under load. A second lets kube-proxy, which writes
+				// its rules once a second at most, come before the first health check: one
+				// that fails costs an interval.
+				RegistrationLag: harness.DurationRange{Min: time.Second, Max: time.Second},
 			},
 			Load: harness.Load{
 				Rate: 300,

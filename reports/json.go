@@ -32,7 +32,8 @@ type jsonReport struct {
 	Warnings []string `json:"warnings"` // about the record
 	// Recommended is the mitigation without failures that costs least; "" when
 	// none is known or none is needed.
-	Recommended string              `json:"recommended"`
+	// Recommended are the mitigations to choose, by target type.
+	Recommended map[harness.TargetType]string `json:"recommended"`
 	Environment harness.Environment `json:"environment"`
 	Cells       []jsonCell          `json:"cells"`
 	Trials      []jsonTrial         `json:"trials"`
@@ -93,10 +94,12 @@ func writeJSON(w io.Writer, r Report) error {
 		Experiment: r.Run.Experiment.Name, About: r.Run.Experiment.About,
 		Started: r.Run.Started, Ended: r.Ended, Complete: r.Complete, Reason: r.Reason,
 		ExitCode: result.Code, Reasons: orEmpty(result.Reasons), Warnings: orEmpty(r.Warnings),
-		Environment: r.Run.Environment, Cells: []jsonCell{}, Trials: []jsonTrial{},
+		Environment: r.Run.Environment, Cells: []jsonCell{}, Trials: []jsonTrial{}, Recommended: make(map[harness.TargetType]string),
 	}
-	if o, ok := recommended(r); ok {
-		out.Recommended = o.Name
+	for _, t := range targetTypes(r) {
+		if o, ok := recommended(r.of(t)); ok {
+			out.Recommended[t] = o.Name
+		}
 	}
 	for _, c := range r.Cells {
 		out.Cells = append(out.Cells, jsonFromCell(c))

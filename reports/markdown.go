@@ -46,8 +46,10 @@ var escape = strings.NewReplacer("|", `\|`, "<", "&lt;", "`", "'", "*", `\*`, "[
 
 func (md *markdown) verdict() error {
 	e := md.r.Run.Experiment
-	first, second := verdict(md.r)
-	md.printf("# %s: %s\n\n**%s** %s\n\n", e.Name, e.About, first, second)
+	md.printf("# %s: %s\n\n", e.Name, e.About)
+	for _, v := range verdicts(md.r) {
+		md.printf("**%s** %s\n\n", v[0], v[1])
+	}
 	result := Judge(md.r)
 	switch {
 	case result.Code == CodeAsExpected && len(e.Expect) > 0:
@@ -92,16 +94,31 @@ func (md *markdown) table() error {
 }
 
 func (md *markdown) edit() error {
-	o, ok := recommended(md.r)
+	types := targetTypes(md.r)
+	for _, t := range types {
+		about := ""
+		if len(types) > 1 {
+			about = fmt.Sprintf(" (%s targets)", t)
+		}
+		if err := md.change(md.r.of(t), about); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change shows the recommended mitigation for one target type.
+func (md *markdown) change(r Report, about string) error {
+	o, ok := recommended(r)
 	if !ok {
 		return nil
 	}
-	base := md.r.Run.Experiment.Base
+	base := r.Run.Experiment.Base
 	text, err := editDiff(base, o.Mitigation)
 	if err != nil || text == "" {
 		return err
 	}
-	md.printf("## The change to make: %s\n\n", o.Name)
+	md.printf("## The change to make: %s%s\n\n", o.Name, about)
 	md.printf("Of the mitigations without a failure it has the shortest disruption, %.1f s on average.\n\n```diff\n%s```\n\n", o.scenario, text)
 	for _, advice := range editAdvice(base, o.Mitigation) {
 		md.printf("- %s\n", advice)

@@ -24,8 +24,10 @@ func writeTable(w io.Writer, r Report, width int) error {
 	if len(same) > 0 {
 		out.WriteString(wrap("in every row: "+strings.Join(same, ", "), width, "  "))
 	}
-	first, second := verdict(r)
-	out.WriteString("\n" + wrap(first, width, "") + wrap(second, width, ""))
+	out.WriteString("\n")
+	for _, v := range verdicts(r) {
+		out.WriteString(wrap(v[0], width, "") + wrap(v[1], width, ""))
+	}
 	if text := bounds(r.Cells); text != "" {
 		out.WriteString(wrap(text, width, ""))
 	}

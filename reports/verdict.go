@@ -15,6 +15,7 @@ import (
 type option struct {
 	harness.Mitigation
 	trials   int // valid ones
+	failing  int // those of them with a failure
 	unknown  bool
 	requests int
 	failed   int
@@ -31,13 +32,19 @@ func (o option) clean() bool { return !o.unknown && o.trials > 0 && o.failed == 
 func options(r Report) []option {
 	var out []option
 	for _, m := range r.Run.Experiment.Mitigations {
-		o := option{Mitigation: m, outcomes: make(map[harness.Outcome]int)}
+		o, tried := option{Mitigation: m, outcomes: make(map[harness.Outcome]int)}, false
 		for _, c := range r.Cells {
 			if c.Mitigation != m.Name {
 				continue
 			}
+			tried = true
 			o.unknown = o.unknown || c.Valid() == 0
 			o.trials += c.Valid()
+			for _, n := range c.FailedPerTrial {
+				if n > 0 {
+					o.failing++
+				}
+			}
 			o.requests += c.Requests
 			o.failed += c.Failed
 			for outcome, n := range c.Outcomes {
@@ -49,7 +56,9 @@ func options(r Report) []option {
 		if o.trials > 0 {
 			o.scenario /= float64(o.trials)
 		}
-		out = append(out, o)
+		if tried {
+			out = append(out, o)
+		}
 	}
 	return out
 }
@@ -79,28 +88,74 @@ func verdict(r Report) (first, second string) {
 	return bareSentence(bare), strings.ToUpper(second[:1]) + second[1:] + "."
 }
 
+// leastTrials is how many valid trials a recommendation needs, with and without
+// the mitigation. Fewer may differ by chance.
+const leastTrials = 2
+
 // recommended is the mitigation to choose: of those without a failure the one
 // with the shortest disruption, because its length is what they cost. Lengths
 // that differ by less than a second or a tenth count as the same; then the
-// experiment's order decides. ok is false when nothing helped or nothing had to.
+// experiment's order decides. ok is false when nothing helped, when nothing had
+// to, and when there is too little to go by: most of at least leastTrials trials
+// without a mitigation must have failures, and as many with it none. One that
+// shortens the grace period is not recommended: it may cut what was not tried.
 func recommended(r Report) (o option, ok bool) {
 	var clean []option
+	needed := false
 	shortest := math.Inf(1)
 	for _, o := range options(r) {
 		switch {
-		case len(o.Edits) == 0 && o.failed == 0:
-			return option{}, false
-		case len(o.Edits) > 0 && o.clean():
+		case len(o.Edits) == 0:
+			needed = o.trials >= leastTrials && 2*o.failing > o.trials
+		case o.clean() && o.trials >= leastTrials && !shortensGrace(r.Run.Experiment.Base, o.Mitigation):
 			clean = append(clean, o)
 			shortest = min(shortest, o.scenario)
 		}
 	}
 	for _, o := range clean {
-		if o.scenario <= shortest+max(1, shortest/10) {
+		if needed && o.scenario <= shortest+max(1, shortest/10) {
 			return o, true
 		}
 	}
 	return option{}, false
+}
+
+func shortensGrace(base harness.Setup, m harness.Mitigation) bool {
+	to, err := m.Apply(base)
+	return err != nil || to.Workload.GracePeriod.Duration < base.Workload.GracePeriod.Duration
+}
+
+// targetTypes are those of the run's cells. What is true of one type says
+// nothing about another, so verdicts are given for each.
+func targetTypes(r Report) []harness.TargetType {
+	var types []harness.TargetType
+	for _, c := range r.Cells {
+		if !slices.Contains(types, c.TargetType) {
+			types = append(types, c.TargetType)
+		}
+	}
+	return types
+}
+
+// of is the report with the cells of one target type only.
+func (r Report) of(t harness.TargetType) Report {
+	r.Cells = slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.TargetType != t })
+	return r
+}
+
+// verdicts are the two sentences for each target type, which they name if there
+// is more than one.
+func verdicts(r Report) (all [][2]string) {
+	types := targetTypes(r)
+	for _, t := range types {
+		first, second := verdict(r.of(t))
+		if len(types) > 1 {
+			first = map[harness.TargetType]string{harness.TargetInstance: "Instance", harness.TargetIP: "IP"}[t] + " targets: " +
+				strings.ToLower(first[:1]) + first[1:]
+		}
+		all = append(all, [2]string{first, second})
+	}
+	return all
 }
 
 func bareSentence(o *option) string {

@@ -14,10 +14,7 @@ func measured(name string, trials, failed int, seconds float64) Cell {
 		WorstFailed: failed, Outcomes: map[harness.Outcome]int{harness.Outcome502: failed},
 		Phases: map[string]float64{string(harness.PhaseScenario): seconds}}
 	for i := range trials {
-		n := 0
-		if i == 0 {
-			n = failed
-		}
+		n := (failed + i) / trials // spread
 		c.FailedPerTrial = append(c.FailedPerTrial, n)
 	}
 	return c
@@ -68,7 +65,9 @@ func TestVerdict(t *testing.T) {
 		{"none is not known", []Cell{measured("none", 0, 0, 0), measured(sleep, 3, 0, 14)},
 			"What happens without a mitigation is not known: no such trial is valid.", "No request failed with prestop-sleep-10s (3 trials).", ""},
 		{"without none", []Cell{measured(sleep, 3, 0, 14)},
-			"The run has no cell without a mitigation, so it can not tell what one is good for.", "No request failed with prestop-sleep-10s (3 trials).", sleep},
+			"The run has no cell without a mitigation, so it can not tell what one is good for.", "No request failed with prestop-sleep-10s (3 trials).", ""},
+		{"too little to go by", []Cell{measured("none", 1, 7, 4), measured(sleep, 1, 0, 14)},
+			"Without a mitigation 7 of 1000", "No request failed with prestop-sleep-10s", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := reportOf(c.cells...)
@@ -223,5 +222,34 @@ func TestBoundIsRoundedUp(t *testing.T) {
 		if share := float64(percent) / 100; share < upperBound(n)-1e-9 {
 			t.Errorf("%d trials: %d %% is less than the bound %f", n, percent, upperBound(n))
 		}
+	}
+}
+
+// What helps with one target type is not recommended for another.
+func TestVerdictsAreGivenForEachTargetType(t *testing.T) {
+	const sleep = "prestop-sleep-10s"
+	var cells []Cell
+	for target, failedWithSleep := range map[harness.TargetType]int{harness.TargetInstance: 0, harness.TargetIP: 9} {
+		none, helped := measured("none", 3, 7, 4), measured(sleep, 3, failedWithSleep, 14)
+		none.TargetType, helped.TargetType = target, target
+		cells = append(cells, none, helped)
+	}
+	r := reportOf(cells...)
+	got := verdicts(r)
+	if len(got) != 2 {
+		t.Fatalf("%d verdicts, want 2", len(got))
+	}
+	for _, v := range got {
+		instance := strings.HasPrefix(v[0], "Instance targets: without a mitigation 7 of 3000")
+		ip := strings.HasPrefix(v[0], "IP targets: without a mitigation 7 of 3000")
+		if !instance && !ip || instance != strings.HasPrefix(v[1], "No request failed with "+sleep) || ip != strings.HasPrefix(v[1], "With "+sleep+" 9 of 3000") {
+			t.Errorf("verdict %q", v)
+		}
+	}
+	if o, ok := recommended(r.of(harness.TargetInstance)); !ok || o.Name != sleep {
+		t.Errorf("instance: recommended %q, want %q", o.Name, sleep)
+	}
+	if o, ok := recommended(r.of(harness.TargetIP)); ok {
+		t.Errorf("ip: recommended %q, want none", o.Name)
 	}
 }

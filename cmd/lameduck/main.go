@@ -60,7 +60,7 @@ func main() {
 	}
 	go func() {
 		s := <-signals
-		fmt.Fprintf(os.Stderr, "\nlameduck: %s: tearing down and keeping what was recorded; once more to exit at once (then: lameduck cluster clean)\n", s)
+		fmt.Fprintf(os.Stderr, "\nlameduck: %s: tearing down and keeping what was recorded; once more to exit at once (then: lameduck cluster clean --name NAME)\n", s)
 		cancel(errInterrupted)
 		<-signals
 		os.Exit(exitInterrupted)

@@ -55,7 +55,11 @@ func (p *progress) trial(now harness.Progress) {
 
 func summary(r harness.TrialResult) string {
 	failed := harness.Failed(r.Counts)
-	s := fmt.Sprintf("%s, %d requests, %d failed", r.Verdict, failed+r.Counts[harness.OutcomeOK], failed)
+	state := map[harness.Verdict]string{harness.VerdictPass: "valid", harness.VerdictFail: "valid, not as expected"}[r.Verdict]
+	if state == "" {
+		state = string(r.Verdict)
+	}
+	s := fmt.Sprintf("%s, %d requests, %d failed", state, failed+r.Counts[harness.OutcomeOK], failed)
 	if r.Reason != "" {
 		s += " (" + r.Reason + ")"
 	}
