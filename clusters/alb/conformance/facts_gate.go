@@ -24,7 +24,7 @@ import (
 func gateFacts() []Fact {
 	return []Fact{
 		{"8-gate-injected", 8, Source, controllerSource, "readiness gate: added when a pod is created, in namespaces with the label, in IP mode only", gateInjected},
-		{"8-gate-condition", 8, Source, controllerSource, "readiness gate: its condition is false until the target is healthy", gateCondition},
+		{"8-gate-condition", 8, Source, controllerSource, "readiness gate: its condition is true only when the target is healthy", gateCondition},
 		{"8-gate-registers", 8, Source, controllerSource, "readiness gate: a pod that waits only for its gate is registered", gateRegisters},
 	}
 }
@@ -118,11 +118,16 @@ func gated(t *T) (*world, corev1.PodConditionType) {
 	}
 	p := pod(1, gates[0].ConditionType)
 	w.create(p)
-	no, yes := false, true
-	w.update(slice([]int{1}, func(_ int, e *discoveryv1.Endpoint) {
-		e.Conditions = discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &no}
-	}))
+	w.update(unready())
 	return w, gates[0].ConditionType
+}
+
+// unready is the EndpointSlice of gated.
+func unready() *discoveryv1.EndpointSlice {
+	no, yes := false, true
+	return slice([]int{1}, func(_ int, e *discoveryv1.Endpoint) {
+		e.Conditions = discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &no}
+	})
 }
 
 func gateRegisters(t *T) {
@@ -136,8 +141,11 @@ func gateCondition(t *T) {
 	for _, step := range []struct {
 		state elb.State
 		want  corev1.ConditionStatus
-	}{{elb.StateInitial, corev1.ConditionFalse}, {elb.StateHealthy, corev1.ConditionTrue}} {
+	}{{elb.StateInitial, corev1.ConditionFalse}, {elb.StateHealthy, corev1.ConditionTrue}, {elb.StateUnhealthy, corev1.ConditionFalse}} {
 		w.become(step.state)
+		if step.state == elb.StateUnhealthy {
+			w.update(unready()) // no pod waits: the controller looks only after a change
+		}
 		t.eventually(string(step.state)+": condition "+string(step.want), func() bool {
 			p, err := w.client.CoreV1().Pods("ns").Get(t.Context(), "app-1", metav1.GetOptions{})
 			t.must(err)

@@ -120,7 +120,7 @@ func throttling(t *T) {
 	}
 }
 
-// overQuota replaces the only target by 1001 others.
+// overQuota replaces the only target by two others where one is allowed.
 func overQuota(t *T) {
 	for choice, want := range map[string][]string{"refuse": {}, "stale": {podTarget(1)}} {
 		ing := ingress("app", ipMode)

@@ -182,7 +182,7 @@ func wantRead(t *T, r io.Reader, want string) {
 
 func webSocket(t *T) {
 	target := startTarget(t, switches)
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.addr()}, idleOf(never)) // which would end it too
 	c, br := openSocket(t, f)
 	for _, text := range []string{"a", "hello", strings.Repeat("x", 90)} {
 		send(t, c, text)
@@ -192,6 +192,7 @@ func webSocket(t *T) {
 	if rest, err := io.ReadAll(br); len(rest) > 0 {
 		t.Errorf("after the target's end: %q, %v", rest, err)
 	}
+	c.Close() // as a client does then: RFC 6455, 7.1.1
 	c, _ = openSocket(t, f)
 	c.Close()
 	t.eventually("no connection to the target", func() bool { idle, busy := f.pool().Size(); return idle+busy == 0 })

@@ -92,6 +92,7 @@ func refusedRequests(t *T) {
 		"TRACE / HTTP/1.1\r\nHost: x\r\n\r\n":                                                                 405,
 		"GET /" + strings.Repeat("x", 16<<10) + " HTTP/1.1\r\nHost: x\r\n\r\n":                                414,
 		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n":                                       501,
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":                                                                    505, // only HTTPS listeners speak HTTP/2
 		"GET / HTTP/3.0\r\nHost: x\r\n\r\n":                                                                   505,
 	} {
 		c := f.dial()

@@ -40,6 +40,7 @@ func noRetryOnReusedConnection(t *T) {
 		})
 		f := newFront(t, []string{target.addr()})
 		f.get("/")
+		f.line() // first: a line is written after its answer
 		wantStatus(t, method, f.do(newRequest(t, method, f.url, nil)), http.StatusBadGateway)
 		if c, r := target.conns.Load(), target.requests.Load(); c != 1 || r != 2 {
 			t.Errorf("%s: target saw %d connections and %d requests, want 1 and 2", method, c, r)
