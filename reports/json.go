@@ -34,9 +34,9 @@ type jsonReport struct {
 	// none is known or none is needed.
 	// Recommended are the mitigations to choose, by target type.
 	Recommended map[harness.TargetType]string `json:"recommended"`
-	Environment harness.Environment `json:"environment"`
-	Cells       []jsonCell          `json:"cells"`
-	Trials      []jsonTrial         `json:"trials"`
+	Environment harness.Environment           `json:"environment"`
+	Cells       []jsonCell                    `json:"cells"`
+	Trials      []jsonTrial                   `json:"trials"`
 }
 
 // jsonCell is one cell. Counts, gap, pods and phases are over valid trials.
