@@ -102,8 +102,8 @@ func TestComponents(t *testing.T) {
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("components are %s", got)
 	}
-	if want := []string{"alb", "--kubeconfig", l.host("lb") + "/alb.kubeconfig", "--address", "198.18.0.5",
-		"--log-dir", l.albLogs(), "--healthz-address", "127.0.0.1:8081"}; !slices.Equal(alb.Args, want) {
+	if want := []string{"alb", "--kubeconfig", l.host("lb") + "/alb.kubeconfig", "--address", "198.18.0.5", "--address", "198.18.0.7",
+		"--webhook-address", "198.18.0.5:9443", "--log-dir", l.albLogs(), "--healthz-address", "127.0.0.1:8081"}; !slices.Equal(alb.Args, want) {
 		t.Errorf("alb is started with %q", alb.Args)
 	}
 }
