@@ -123,7 +123,7 @@ func onlyRun(t *testing.T, out string) string {
 }
 
 // disturbed matches a trial that something else on the machine made invalid.
-var disturbed = regexp.MustCompile(`: invalid, .*\((CPU|lateness|rate): `)
+var disturbed = regexp.MustCompile(`: invalid, .*\((CPU|lateness|pauses|control answers|rate): `)
 
 type jsonCell struct {
 	Mitigation string         `json:"mitigation"`
@@ -168,7 +168,7 @@ func TestE2EExperiment(t *testing.T) {
 	// work, but shows nothing here.
 	for range 3 {
 		out := t.TempDir()
-		p = start(t, "", "run", "scale-in", "--name", name, "--out", out, "--repeats", "1", "--mitigations", "none,prestop-sleep-10s", "--rate", "150")
+		p = start(t, "", "run", "scale-in", "--name", name, "--out", out, "--repeats", "1", "--mitigations", "none,prestop-sleep-10s", "--targets", "instance", "--rate", "150")
 		code = p.wait(t)
 		dir = onlyRun(t, out)
 		cells = jsonReport(t, dir)
