@@ -56,11 +56,18 @@ type Options struct {
 	Settings   elb.Settings
 }
 
+// Check finds all that is wrong with the options, before anything is served. It
+// makes the log directory.
+func (o Options) Check() error {
+	_, err := o.resolve()
+	return err
+}
+
 // Run serves the Ingresses of class alb until ctx ends. Then it stops
 // accepting, lets requests in flight end for Options.DrainTimeout, and cuts
 // the rest. The end of ctx is not an error.
 func Run(ctx context.Context, o Options) error {
-	if _, err := o.resolve(); err != nil {
+	if err := o.Check(); err != nil {
 		return err
 	}
 	config, err := restConfig(o.Kubeconfig)

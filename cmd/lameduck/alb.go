@@ -32,6 +32,9 @@ balancer node: a duration (17s), a range (5s..20s), none or nlb.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Log = cmd.ErrOrStderr()
 			lags.apply(&o)
+			if err := o.Check(); err != nil {
+				return usageError(err)
+			}
 			return alb.Run(cmd.Context(), o)
 		},
 	}

@@ -55,6 +55,11 @@ func TestWrongUsage(t *testing.T) {
 		{"run scale-in --out " + file, "--out: "},
 		{"report " + filepath.Join(t.TempDir(), "none"), "none"},
 		{"report x --format pdf", `--format: `},
+		{"alb", "log directory is empty: name one"},
+		{"alb --address here", `address is "here": want an IP address`},
+		{"alb --deregistration-lag soon", "deregistration-lag"},
+		{"alb conformance --facts (", "--facts: "},
+		{"run scale-in --targets pod", `targetTypes: "pod": want instance or ip`},
 		{"cluster sideways", `unknown command "sideways"`},
 		{"cluster up extra", "usage: lameduck cluster up"},
 	} {
