@@ -115,16 +115,20 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // setAside says, one sentence each, which trials are in no count, and why.
 func setAside(r Report) []string {
 	var lines []string
+	notStarted := 0
 	for _, t := range r.Trials {
 		name := fmt.Sprintf("trial %d (%s)", t.Number, cellName(t.Cell))
 		switch {
 		case t.State == record.NotStarted:
-			lines = append(lines, name+" was never started")
+			notStarted++
 		case t.State == record.Incomplete:
 			lines = append(lines, fmt.Sprintf("%s was cut off after %s, %d of them failed", name, count(t.Requests, "request"), t.Failed))
 		case !t.Valid():
 			lines = append(lines, fmt.Sprintf("%s is invalid: %s", name, oneLine(t.Reason)))
 		}
+	}
+	if notStarted > 0 {
+		lines = append(lines, count(notStarted, "planned trial")+" never started")
 	}
 	return lines
 }
