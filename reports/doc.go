@@ -9,5 +9,5 @@
 // statement is the trial, because failures come in bursts: a report shows the
 // failed requests per trial, the worst trial and, when none failed, the bound
 // that the number of trials allows. Trials that are invalid, cut off or were
-// never started are listed, never dropped.
+// never started are told of, never dropped.
 package reports
