@@ -116,6 +116,9 @@ func (o Options) resolve() (Options, error) {
 	if len(o.Addresses) == 0 {
 		errs = append(errs, errors.New("no address: want at least one, for each load balancer node"))
 	}
+	if len(errs) == 0 {
+		errs = append(errs, o.Settings.Check())
+	}
 	o.Controller.Addresses = o.Settings.Nodes
 	if o.WebhookAddr != "" {
 		at, err := netip.ParseAddrPort(o.WebhookAddr)
@@ -125,7 +128,7 @@ func (o Options) resolve() (Options, error) {
 		o.Controller.Webhook = &controller.WebhookOptions{Listen: at}
 	}
 	if o.LogDir == "" {
-		errs = append(errs, errors.New("log directory is empty: name one"))
+		errs = append(errs, errors.New("log directory is empty: name one (--log-dir)"))
 	} else if err := os.MkdirAll(o.LogDir, 0o755); err != nil {
 		errs = append(errs, fmt.Errorf("make log directory: %w", err))
 	}

@@ -117,7 +117,7 @@ func (a annotations) ignored() (unsupported, unknown []string) {
 		}
 		isNLB := strings.HasPrefix(name, "frontend-nlb-")
 		switch _, isListener := strings.CutPrefix(name, "listener-attributes."); {
-		case known[name] == missing, isNLB, isListener:
+		case known[name] == missing, isNLB, isListener, strings.HasPrefix(name, "transforms."):
 			unsupported = append(unsupported, annotationPrefix+name)
 		case known[name] == 0:
 			unknown = append(unknown, annotationPrefix+name)

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -274,6 +275,10 @@ func (b *modelBuilder) finish() {
 		} else { // of one listener among several: default actions have priority 0
 			lb.Rules = append(lb.Rules, r)
 		}
+	}
+	if reflect.DeepEqual(lb.Default, elb.Action{}) {
+		// controller, pkg/ingress/model_build_actions.go, build404Action
+		lb.Default = elb.Action{Fixed: &elb.FixedResponse{Status: 404, ContentType: "text/plain"}}
 	}
 	b.redirectToHTTPS()
 }

@@ -53,7 +53,8 @@ func TestAnnotationDefaults(t *testing.T) {
 	}
 	wantLB := elb.LoadBalancer{
 		Name: "ns/app", Listeners: []elb.Listener{{Port: 80, Protocol: elb.HTTP}}, IdleTimeout: time.Minute, ClientKeepAlive: time.Hour,
-		Rules: []elb.Rule{{Priority: 1, Paths: []string{"/*"}, Action: elb.Action{Forward: []elb.WeightedGroup{{Group: "ns/app:80", Weight: 1}}}}},
+		Rules:   []elb.Rule{{Priority: 1, Paths: []string{"/*"}, Action: elb.Action{Forward: []elb.WeightedGroup{{Group: "ns/app:80", Weight: 1}}}}},
+		Default: elb.Action{Fixed: &elb.FixedResponse{Status: 404, ContentType: "text/plain"}},
 	}
 	if !reflect.DeepEqual(m.lb, wantLB) {
 		t.Errorf("load balancer %+v, want %+v", m.lb, wantLB)
@@ -281,7 +282,7 @@ func TestBackends(t *testing.T) {
 		t.Errorf("named port: %+v, %v, %v", m, warnings, err)
 	}
 	m, warnings, err = build(t, nil, with(backend("gone")))
-	if err != nil || len(m.groups) != 0 || m.lb.Rules[0].Action.Forward[0].Group != "" || len(warnings) != 1 || !strings.Contains(warnings[0], "503") {
+	if err != nil || len(m.groups) != 0 || m.lb.Rules[0].Action.Fixed == nil || m.lb.Rules[0].Action.Fixed.Body != "Backend service does not exist" || len(warnings) != 1 || !strings.Contains(warnings[0], "503") {
 		t.Errorf("missing service: %+v, %v, %v", m, warnings, err)
 	}
 	m, warnings, err = build(t, nil, with(actionBackend("gone")))

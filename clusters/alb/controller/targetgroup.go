@@ -56,6 +56,7 @@ func (m *memberBuilder) forward(p parsedAction) elb.Action {
 			m.fail(fmt.Errorf("service %s/%s does not exist: want all Services of a weighted forward", m.ingress.Namespace, g.service))
 		} else {
 			m.warn("Service %s/%s does not exist: its paths answer 503", m.ingress.Namespace, g.service)
+			return elb.Action{Fixed: &elb.FixedResponse{Status: 503, ContentType: "text/plain", Body: "Backend service does not exist"}}
 		}
 		a.Forward = append(a.Forward, elb.WeightedGroup{Group: name, Weight: g.weight})
 	}

@@ -158,6 +158,9 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
+// Check finds all that is wrong with the settings.
+func (s Settings) Check() error { return s.withDefaults().check() }
+
 // check is for settings with defaults.
 func (s Settings) check() error {
 	var errs []error
