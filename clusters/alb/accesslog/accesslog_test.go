@@ -300,3 +300,27 @@ func BenchmarkAdd(b *testing.B) {
 		g.Add(&l)
 	}
 }
+
+// What a killed process has left of a line goes before the next one is written.
+func TestTornLineIsCutOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.jsonl")
+	for left, want := range map[string]string{
+		"": "", "whole\n": "whole\n", "whole\ntorn": "whole\n", "torn": "",
+		strings.Repeat("x", 9000): "", "whole\n" + strings.Repeat("x", 9000): "whole\n",
+	} {
+		if err := os.WriteFile(path, []byte(left), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, err := openFile(path, 0, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.add([]byte("next\n"))
+		if err := f.close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want+"next\n" {
+			t.Errorf("after %.20q: %.40q, %v; want %q", left, got, err, want+"next\n")
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -58,15 +59,39 @@ func openFile(path string, interval time.Duration, failed func(error)) (*file, e
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make log directory: %w", err)
 	}
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	out, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	info, err := out.Stat()
+	size, err := completeLines(out)
+	if err == nil {
+		err = out.Truncate(size) // what a process that was killed has left of a line
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open log: %w", err), out.Close())
 	}
-	return newFile(out, info.Size(), maxPending, interval, failed), nil
+	return newFile(out, size, maxPending, interval, failed), nil
+}
+
+// completeLines is the size of a file up to its last newline.
+func completeLines(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	block := make([]byte, 4<<10)
+	for end := info.Size(); end > 0; {
+		start := max(0, end-int64(len(block)))
+		part := block[:end-start]
+		if _, err := f.ReadAt(part, start); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			return start + int64(i) + 1, nil
+		}
+		end = start
+	}
+	return 0, nil
 }
 
 func newFile(out output, size int64, limit int, interval time.Duration, failed func(error)) *file {

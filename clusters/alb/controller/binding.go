@@ -141,6 +141,9 @@ func (s *bindingSet) news(name, failure string) bool {
 // change is what has to be done to a target group.
 type change struct {
 	deregister, register []netip.AddrPort
+	// again are to be registered while they still drain. A call with such an
+	// address may be refused as a whole, so they have one of their own.
+	again []netip.AddrPort
 	// fits says that the group will have no more targets than it has, so that
 	// no quota can be in the way.
 	fits bool
@@ -150,9 +153,10 @@ type change struct {
 // targets count as gone: an endpoint at such an address is registered anew
 // (controller, pkg/targetgroupbinding/resource_manager.go).
 func difference[V any](wanted map[netip.AddrPort]V, health []elb.TargetHealth) (c change) {
-	has := make(map[netip.AddrPort]bool, len(health))
+	has, draining := make(map[netip.AddrPort]bool, len(health)), make(map[netip.AddrPort]bool)
 	for _, h := range health {
 		if h.State == elb.StateDraining {
+			draining[h.Target] = true
 			continue
 		}
 		has[h.Target] = true
@@ -161,10 +165,14 @@ func difference[V any](wanted map[netip.AddrPort]V, health []elb.TargetHealth) (
 		}
 	}
 	for target := range wanted {
-		if !has[target] {
+		switch {
+		case draining[target]:
+			c.again = append(c.again, target)
+		case !has[target]:
 			c.register = append(c.register, target)
 		}
 	}
+	slices.SortFunc(c.again, netip.AddrPort.Compare)
 	c.fits = len(wanted) <= len(health)
 	slices.SortFunc(c.register, netip.AddrPort.Compare)
 	return c

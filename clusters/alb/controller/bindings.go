@@ -157,7 +157,10 @@ func (c *Controller) setTargets(ctx context.Context, b *binding, todo change) er
 	if err := c.api.DeregisterTargets(ctx, b.group, todo.deregister); err != nil {
 		return err
 	}
-	return c.api.RegisterTargets(ctx, b.group, todo.register)
+	if err := c.api.RegisterTargets(ctx, b.group, todo.register); err != nil {
+		return err
+	}
+	return c.api.RegisterTargets(ctx, b.group, todo.again)
 }
 
 // emptyBinding takes all targets from a group whose Service or port is gone,

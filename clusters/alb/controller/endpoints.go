@@ -65,10 +65,13 @@ func (c *Controller) addEndpoint(found endpoints, b *binding, ep *discoveryv1.En
 		return !isTrue(ep.Conditions.Terminating)
 	case !podCondition(pod, corev1.ContainersReady):
 		return hasGate(pod, b.condition())
-	case !isTrue(ep.Conditions.Terminating) && c.onReadyNode(pod):
+	case isTrue(ep.Conditions.Terminating):
+	case c.onReadyNode(pod):
 		// Ready but for its readiness gates: it must be a target to get past
 		// this one.
 		found[target] = pod
+	default: // its node is looked at again
+		return hasGate(pod, b.condition())
 	}
 	return false
 }

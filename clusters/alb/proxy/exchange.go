@@ -255,6 +255,9 @@ func (x *exchange) fail(err error) {
 	if status == 0 { // stopped: clients are cut, not answered
 		x.line.Error = name
 		x.cut = true
+		if x.s.sentTotal() == 0 {
+			x.line.Status = 0
+		}
 		return
 	}
 	if x.line.Phase != accesslog.PhaseBody {

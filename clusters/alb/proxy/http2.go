@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 )
 
@@ -90,7 +91,8 @@ func (r *request) from2(p *peer, from *http.Request) int {
 	if strings.HasPrefix(find(r.fields, "Content-Type"), "application/grpc") {
 		return statusWrongProtocol
 	}
-	if !validTarget(r.target) || r.target[0] != '/' && r.target != "*" {
+	// The HTTP/2 server takes any :method, which becomes part of a request line.
+	if !httpguts.ValidHeaderFieldName(r.method) || !validTarget(r.target) || r.target[0] != '/' && r.target != "*" {
 		return http.StatusBadRequest
 	}
 	return r.refusal()
