@@ -311,3 +311,33 @@ func BenchmarkReaction(b *testing.B) {
 	}
 	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
 }
+
+// A pod with a gate whose node is ready only after its containers is registered
+// without another change of endpoints.
+func TestNodeThatIsReadyLate(t *testing.T) {
+	late := node("a", "10.0.0.1")
+	late.Status.Conditions[0].Status = corev1.ConditionFalse
+	w := start(t, newFakeAPI(), Options{HealthInterval: 10 * time.Millisecond}, late, service("app"), ipIngress("web", 80))
+	w.deployed("web")
+	var gate corev1.PodConditionType
+	for _, b := range w.c.bindings.with(func(*binding) bool { return true }) {
+		gate = b.condition()
+	}
+	w.put(pod(podName("10.1.0.1"), gate))
+	w.put(slice("s", endpoint{addr: "10.1.0.1"}))
+	w.targets(group)
+	w.put(node("a", "10.0.0.1"))
+	w.targets(group, "10.1.0.1:8080")
+}
+
+// An address that comes back while it drains does not hold up a new one.
+func TestDrainingAddressDoesNotHoldUpOthers(t *testing.T) {
+	api := newFakeAPI()
+	api.drains = true
+	w := start(t, api, Options{}, node("a", "10.0.0.1"), service("app"), ipIngress("web", 80), slice("s", ready("10.1.0.1", "10.1.0.2")...))
+	w.targets(group, "10.1.0.1:8080", "10.1.0.2:8080")
+	w.put(slice("s", ready("10.1.0.2")...))
+	w.targets(group, "10.1.0.2:8080")
+	w.put(slice("s", ready("10.1.0.1", "10.1.0.2", "10.1.0.3")...))
+	w.targets(group, "10.1.0.2:8080", "10.1.0.3:8080")
+}

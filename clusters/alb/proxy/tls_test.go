@@ -229,9 +229,14 @@ func TestTLSTarget(t *testing.T) {
 		if a := f.do(f.request(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", 100<<10)))); a.status != 200 || len(a.body) != 100<<10 {
 			t.Errorf("status %d, %d bytes", a.status, len(a.body))
 		}
+		// The client may have the last byte a moment before the pool has the
+		// connection.
+		eventually(t, "end of the exchange", func() bool { _, busy := f.pool().Size(); return busy == 0 })
 	}
-	if n := target.conns.Load(); n != 1 {
-		t.Errorf("%d connections, want 1", n)
+	// A connection with something to be read is not used again, and a record of
+	// TLS may come at any time.
+	if n := target.conns.Load(); n > 2 {
+		t.Errorf("%d connections for 3 requests: none was used again", n)
 	}
 }
 
