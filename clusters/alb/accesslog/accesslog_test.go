@@ -17,9 +17,9 @@ import (
 func ok() Line {
 	start := time.Date(2026, 7, 2, 22, 22, 48, 364000000, time.UTC)
 	return Line{
-		Time: start, End: start.Add(1234567 * time.Microsecond), ID: "r-1", Node: "127.0.0.11", Type: "http", Client: "192.168.131.39:2817",
-		Method: "GET", Path: "/a?b=c", Rule: 1, Action: "forward", Group: "ns/app:80", Target: "10.0.0.1:80", TargetState: "healthy",
-		Local: "10.0.0.9:4000", Status: 200, TargetStatus: 200, Phase: PhaseDone, Received: 5, Sent: 366,
+		Time: start, End: start.Add(1234567 * time.Microsecond), ID: "r-1", Node: "127.0.0.11", Type: "http", Client: "198.18.0.6:2817",
+		Method: "GET", Path: "/a?b=c", Rule: 1, Action: "forward", Group: "ns/app:80", Target: "198.18.0.1:80", TargetState: "healthy",
+		Local: "198.18.0.9:4000", Status: 200, TargetStatus: 200, Phase: PhaseDone, Received: 5, Sent: 366,
 		Micros:        Micros{Connect: 100, Sent: 1400, FirstByte: 1234000, Total: 1234567},
 		ReceivedTotal: 34, SentTotal: 400, Proto: "HTTP/1.1", Scheme: "http", Host: "www.example.com:80", Port: "80", UserAgent: "curl/7.46.0",
 		TraceID: "Root=1-58337262-36d228ad5d99923122bbe354",
@@ -45,38 +45,38 @@ func TestEntry(t *testing.T) {
 		line Line
 		want string
 	}{
-		"served": {ok(), `http ` + ended + ` ` + id + ` 192.168.131.39:2817 10.0.0.1:80 0.001 1.233 0.000 200 200 34 400 ` +
+		"served": {ok(), `http ` + ended + ` ` + id + ` 198.18.0.6:2817 198.18.0.1:80 0.001 1.233 0.000 200 200 34 400 ` +
 			`"GET http://www.example.com:80/a?b=c HTTP/1.1" "curl/7.46.0" - - ` + group + ` ` + trace + ` "-" "-" 1 ` + created +
-			` "forward" "-" "-" "10.0.0.1:80" "200" "-" "-"`},
+			` "forward" "-" "-" "198.18.0.1:80" "200" "-" "-"`},
 		"HTTP/2 with SNI": {with(func(l *Line) {
 			l.Type, l.Proto, l.Scheme, l.Port, l.Host = "h2", "HTTP/2.0", "https", "443", "[::1]:443"
 			l.TLSCipher, l.TLSProtocol, l.ServerName = "ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.2", "www.example.com"
-		}), `h2 ` + ended + ` ` + id + ` 192.168.131.39:2817 10.0.0.1:80 0.001 1.233 0.000 200 200 34 400 ` +
+		}), `h2 ` + ended + ` ` + id + ` 198.18.0.6:2817 198.18.0.1:80 0.001 1.233 0.000 200 200 34 400 ` +
 			`"GET https://[::1]:443/a?b=c HTTP/2.0" "curl/7.46.0" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 ` + group + ` ` + trace +
-			` "www.example.com" "` + certARN + `" 1 ` + created + ` "forward" "-" "-" "10.0.0.1:80" "200" "-" "-"`},
+			` "www.example.com" "` + certARN + `" 1 ` + created + ` "forward" "-" "-" "198.18.0.1:80" "200" "-" "-"`},
 		"RST while connecting": {with(func(l *Line) {
 			l.Status, l.TargetStatus, l.Phase, l.Error = 502, 0, PhaseConnect, "ECONNREFUSED"
 			l.Micros = Micros{-1, -1, -1, 300}
-		}), `http ` + ended + ` ` + id + ` 192.168.131.39:2817 10.0.0.1:80 -1 -1 -1 502 - 34 400 ` +
+		}), `http ` + ended + ` ` + id + ` 198.18.0.6:2817 198.18.0.1:80 -1 -1 -1 502 - 34 400 ` +
 			`"GET http://www.example.com:80/a?b=c HTTP/1.1" "curl/7.46.0" - - ` + group + ` ` + trace + ` "-" "-" 1 ` + created +
-			` "forward" "-" "-" "10.0.0.1:80" "-" "-" "-"`},
+			` "forward" "-" "-" "198.18.0.1:80" "-" "-" "-"`},
 		"closed by the target": {with(func(l *Line) {
 			l.Status, l.TargetStatus, l.Phase, l.Error = 502, 0, PhaseWait, ErrorEOF
 			l.Micros = Micros{100, 1000, -1, 4206000}
-		}), `http ` + ended + ` ` + id + ` 192.168.131.39:2817 10.0.0.1:80 0.001 4.205 -1 502 - 34 400 ` +
+		}), `http ` + ended + ` ` + id + ` 198.18.0.6:2817 198.18.0.1:80 0.001 4.205 -1 502 - 34 400 ` +
 			`"GET http://www.example.com:80/a?b=c HTTP/1.1" "curl/7.46.0" - - ` + group + ` ` + trace + ` "-" "-" 1 ` + created +
-			` "forward" "-" "-" "10.0.0.1:80" "-" "-" "-"`},
+			` "forward" "-" "-" "198.18.0.1:80" "-" "-" "-"`},
 		"redirect": {with(func(l *Line) {
 			l.Rule, l.Action, l.Group, l.Target, l.Status, l.TargetStatus = 0, "redirect", "", "", 301, 0
 			l.RedirectURL, l.UserAgent = "https://www.example.com:443/", ""
 			l.Micros = Micros{-1, -1, -1, 10}
-		}), `http ` + ended + ` ` + id + ` 192.168.131.39:2817 - -1 -1 -1 301 - 34 400 ` +
+		}), `http ` + ended + ` ` + id + ` 198.18.0.6:2817 - -1 -1 -1 301 - 34 400 ` +
 			`"GET http://www.example.com:80/a?b=c HTTP/1.1" "-" - - - ` + trace + ` "-" "-" 0 ` + created +
 			` "redirect" "https://www.example.com:443/" "-" "-" "-" "-" "-"`},
 		"malformed": {Line{
-			Time: ok().Time, End: ok().End, Type: "http", Client: "192.168.131.39:2817", Scheme: "http", Host: "127.0.0.11", Port: "80", Rule: -1,
+			Time: ok().Time, End: ok().End, Type: "http", Client: "198.18.0.6:2817", Scheme: "http", Host: "127.0.0.11", Port: "80", Rule: -1,
 			Status: 400, Phase: PhaseRoute, Error: ErrorRefused, Micros: Micros{-1, -1, -1, 5}, ReceivedTotal: 12, SentTotal: 100,
-		}, `http ` + ended + ` ` + id + ` 192.168.131.39:2817 - -1 -1 -1 400 - 12 100 "- http://127.0.0.11:80- -" "-" - - - "-" "-" "-" - ` +
+		}, `http ` + ended + ` ` + id + ` 198.18.0.6:2817 - -1 -1 -1 400 - 12 100 "- http://127.0.0.11:80- -" "-" - - - "-" "-" "-" - ` +
 			created + ` "-" "-" "-" "-" "-" "Severe" "BadHeader"`},
 	} {
 		got := string(c.line.appendEntry(nil, id, map[bool]string{true: group}[c.line.Group != ""]))

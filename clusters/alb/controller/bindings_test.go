@@ -53,8 +53,8 @@ func TestInstanceModeFollowsNodes(t *testing.T) {
 	w.put(node("c", "198.18.0.13")) // has not the label
 	w.targets(group, "198.18.0.11:30080", "198.18.0.12:30080")
 
-	w.put(pod(podName("10.0.0.1")))
-	w.put(slice("s", ready("10.0.0.1")...))
+	w.put(pod(podName("198.18.0.1")))
+	w.put(slice("s", ready("198.18.0.1")...))
 	w.put(slice("s"))
 	cordoned := labelled(node("b", "198.18.0.12"))
 	cordoned.Spec.Unschedulable = true
@@ -82,36 +82,36 @@ func TestInstanceModeFollowsNodes(t *testing.T) {
 func TestIPModeFollowsEndpoints(t *testing.T) {
 	v6 := slice("v6", ready("fd00::2")...)
 	v6.AddressType = discoveryv1.AddressTypeIPv6
-	noPod := slice("manual", ready("10.0.0.9")...)
+	noPod := slice("manual", ready("198.18.0.9")...)
 	noPod.Endpoints[0].TargetRef = nil
-	other := slice("other", ready("10.0.0.8")...)
+	other := slice("other", ready("198.18.0.8")...)
 	other.Labels[discoveryv1.LabelServiceName] = "someone-else"
-	w := start(t, newFakeAPI(), Options{}, node("a", "198.18.0.11"), service("app"), pod(podName("10.0.0.1")), v6, noPod, other,
-		slice("s", endpoint{addr: "10.0.0.1", ready: true}, endpoint{addr: "10.0.0.2", terminating: true}), ipIngress("app", 80))
-	w.targets(group, "10.0.0.1:8080")
-	w.put(slice("s2", ready("10.0.0.3", "10.0.0.2")...))
-	w.targets(group, "10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080")
+	w := start(t, newFakeAPI(), Options{}, node("a", "198.18.0.11"), service("app"), pod(podName("198.18.0.1")), v6, noPod, other,
+		slice("s", endpoint{addr: "198.18.0.1", ready: true}, endpoint{addr: "198.18.0.2", terminating: true}), ipIngress("app", 80))
+	w.targets(group, "198.18.0.1:8080")
+	w.put(slice("s2", ready("198.18.0.3", "198.18.0.2")...))
+	w.targets(group, "198.18.0.1:8080", "198.18.0.2:8080", "198.18.0.3:8080")
 	// A terminating pod is not ready: it is deregistered right away, whatever
 	// its preStop hook does.
-	w.put(slice("s2", endpoint{addr: "10.0.0.3", terminating: true}, endpoint{addr: "10.0.0.2", ready: true}))
-	w.targets(group, "10.0.0.1:8080", "10.0.0.2:8080")
+	w.put(slice("s2", endpoint{addr: "198.18.0.3", terminating: true}, endpoint{addr: "198.18.0.2", ready: true}))
+	w.targets(group, "198.18.0.1:8080", "198.18.0.2:8080")
 	// A pod's port may be another one in another slice.
-	moved := slice("s2", ready("10.0.0.2")...)
+	moved := slice("s2", ready("198.18.0.2")...)
 	moved.Ports[0].Port = ptr(int32(8888))
 	w.put(moved)
-	w.targets(group, "10.0.0.1:8080", "10.0.0.2:8888")
+	w.targets(group, "198.18.0.1:8080", "198.18.0.2:8888")
 
 	if err := w.client.DiscoveryV1().EndpointSlices("ns").Delete(context.Background(), "s2", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.targets(group, "10.0.0.1:8080")
+	w.targets(group, "198.18.0.1:8080")
 }
 
 func TestDeregistersBeforeItRegisters(t *testing.T) {
 	var before, after []string
 	for i := range 250 {
-		before = append(before, fmt.Sprintf("10.0.1.%d", i))
-		after = append(after, fmt.Sprintf("10.0.2.%d", i))
+		before = append(before, fmt.Sprintf("198.18.1.%d", i))
+		after = append(after, fmt.Sprintf("198.18.2.%d", i))
 	}
 	api := newFakeAPI()
 	api.quota = 250 // there is room only when the others have gone
@@ -120,7 +120,7 @@ func TestDeregistersBeforeItRegisters(t *testing.T) {
 	api.with(func() { api.calls = nil })
 	w.put(slice("s", ready(after...)...))
 	w.eventually("new targets", func() bool {
-		return slices.Contains(api.registered(group), "10.0.2.249:8080") && len(api.registered(group)) == 250
+		return slices.Contains(api.registered(group), "198.18.2.249:8080") && len(api.registered(group)) == 250
 	})
 	var changes []string
 	api.with(func() { changes = slices.Clone(api.calls) })
@@ -137,19 +137,19 @@ func TestTooManyTargets(t *testing.T) {
 		t.Run(string(quota), func(t *testing.T) {
 			api := newFakeAPI()
 			api.quota = 2
-			w := start(t, api, Options{OverQuota: quota}, service("app"), slice("s", ready("10.0.0.1", "10.0.0.2")...), ipIngress("app", 80))
-			w.targets(group, "10.0.0.1:8080", "10.0.0.2:8080")
-			w.put(slice("s", ready("10.0.0.2", "10.0.0.3", "10.0.0.4")...))
+			w := start(t, api, Options{OverQuota: quota}, service("app"), slice("s", ready("198.18.0.1", "198.18.0.2")...), ipIngress("app", 80))
+			w.targets(group, "198.18.0.1:8080", "198.18.0.2:8080")
+			w.put(slice("s", ready("198.18.0.2", "198.18.0.3", "198.18.0.4")...))
 			w.event("Warning FailedRegisterTargets", "TooManyTargets", group)
 			w.eventually("retries", func() bool { return api.count("RegisterTargets") > 3 })
-			if gone := !slices.Contains(api.registered(group), "10.0.0.1:8080"); gone != wantGone {
+			if gone := !slices.Contains(api.registered(group), "198.18.0.1:8080"); gone != wantGone {
 				t.Errorf("the old target is gone: %v, want %v", gone, wantGone)
 			}
-			if !slices.Contains(api.registered(group), "10.0.0.2:8080") {
+			if !slices.Contains(api.registered(group), "198.18.0.2:8080") {
 				t.Error("a target that should stay is gone")
 			}
-			w.put(slice("s", ready("10.0.0.4")...))
-			w.targets(group, "10.0.0.4:8080")
+			w.put(slice("s", ready("198.18.0.4")...))
+			w.targets(group, "198.18.0.4:8080")
 		})
 	}
 }
@@ -159,12 +159,12 @@ func TestTooManyTargets(t *testing.T) {
 func TestDrainingAddress(t *testing.T) {
 	api := newFakeAPI()
 	api.drains = true
-	w := start(t, api, Options{}, service("app"), slice("s", ready("10.0.0.1", "10.0.0.2")...), ipIngress("app", 80))
-	w.targets(group, "10.0.0.1:8080", "10.0.0.2:8080")
-	w.put(slice("s", ready("10.0.0.2")...))
-	w.targets(group, "10.0.0.2:8080")
-	w.put(slice("s", ready("10.0.0.1", "10.0.0.2")...))
-	w.event("Warning FailedRegisterTargets", "InvalidTarget", "10.0.0.1:8080 is draining")
+	w := start(t, api, Options{}, service("app"), slice("s", ready("198.18.0.1", "198.18.0.2")...), ipIngress("app", 80))
+	w.targets(group, "198.18.0.1:8080", "198.18.0.2:8080")
+	w.put(slice("s", ready("198.18.0.2")...))
+	w.targets(group, "198.18.0.2:8080")
+	w.put(slice("s", ready("198.18.0.1", "198.18.0.2")...))
+	w.event("Warning FailedRegisterTargets", "InvalidTarget", "198.18.0.1:8080 is draining")
 	w.eventually("retries", func() bool { return api.count("RegisterTargets") > 3 })
 	if n := api.count("DeregisterTargets"); n != 1 {
 		t.Errorf("%d deregistrations, want 1", n)
@@ -176,15 +176,15 @@ func TestDrainingAddress(t *testing.T) {
 			}
 		}
 	})
-	w.targets(group, "10.0.0.1:8080", "10.0.0.2:8080")
+	w.targets(group, "198.18.0.1:8080", "198.18.0.2:8080")
 }
 
 // TestControllerLag: a change of endpoints is not acted on before.
 func TestControllerLag(t *testing.T) {
 	const lag = 100 * time.Millisecond
-	w := start(t, newFakeAPI(), Options{}, service("app"), pod(podName("10.0.0.1")), slice("s", ready("10.0.0.1")...),
+	w := start(t, newFakeAPI(), Options{}, service("app"), pod(podName("198.18.0.1")), slice("s", ready("198.18.0.1")...),
 		annotated(ipIngress("app", 80), overridePrefix+"controller-lag", lag.String()))
-	w.targets(group, "10.0.0.1:8080")
+	w.targets(group, "198.18.0.1:8080")
 	begin := time.Now()
 	w.put(slice("s"))
 	w.eventually("lag", func() bool {
@@ -203,16 +203,16 @@ func TestControllerLag(t *testing.T) {
 // cannot be put.
 func TestModelDoesNotHoldUpBindings(t *testing.T) {
 	api := newFakeAPI()
-	w := start(t, api, Options{}, service("app"), pod(podName("10.0.0.1")), slice("s", ready("10.0.0.1")...), ipIngress("app", 80))
-	w.targets(group, "10.0.0.1:8080")
+	w := start(t, api, Options{}, service("app"), pod(podName("198.18.0.1")), slice("s", ready("198.18.0.1")...), ipIngress("app", 80))
+	w.targets(group, "198.18.0.1:8080")
 	release := make(chan struct{})
 	held := make(chan struct{})
 	blocking := &blockingAPI{fakeAPI: api, held: held, release: release}
 	w.c.api.(*throttled).api = blocking
 	w.put(ipIngress("app", 81))
 	<-held
-	w.put(slice("s", ready("10.0.0.2")...))
-	w.targets(group, "10.0.0.2:8080")
+	w.put(slice("s", ready("198.18.0.2")...))
+	w.targets(group, "198.18.0.2:8080")
 	close(release)
 }
 
@@ -233,7 +233,7 @@ func manyEndpoints(n int) (objects []runtime.Object, first *discoveryv1.Endpoint
 	for i := 0; i < n; i += 100 {
 		var addrs []string
 		for j := range 100 {
-			addr := fmt.Sprintf("10.0.%d.%d", i/100, j)
+			addr := fmt.Sprintf("198.18.%d.%d", i/100, j)
 			addrs = append(addrs, addr)
 			objects = append(objects, pod(podName(addr)))
 		}
@@ -315,7 +315,7 @@ func BenchmarkReaction(b *testing.B) {
 // A pod with a gate whose node is ready only after its containers is registered
 // without another change of endpoints.
 func TestNodeThatIsReadyLate(t *testing.T) {
-	late := node("a", "10.0.0.1")
+	late := node("a", "198.18.0.1")
 	late.Status.Conditions[0].Status = corev1.ConditionFalse
 	w := start(t, newFakeAPI(), Options{HealthInterval: 10 * time.Millisecond}, late, service("app"), ipIngress("web", 80))
 	w.deployed("web")
@@ -323,21 +323,21 @@ func TestNodeThatIsReadyLate(t *testing.T) {
 	for _, b := range w.c.bindings.with(func(*binding) bool { return true }) {
 		gate = b.condition()
 	}
-	w.put(pod(podName("10.1.0.1"), gate))
-	w.put(slice("s", endpoint{addr: "10.1.0.1"}))
+	w.put(pod(podName("198.19.10.1"), gate))
+	w.put(slice("s", endpoint{addr: "198.19.10.1"}))
 	w.targets(group)
-	w.put(node("a", "10.0.0.1"))
-	w.targets(group, "10.1.0.1:8080")
+	w.put(node("a", "198.18.0.1"))
+	w.targets(group, "198.19.10.1:8080")
 }
 
 // An address that comes back while it drains does not hold up a new one.
 func TestDrainingAddressDoesNotHoldUpOthers(t *testing.T) {
 	api := newFakeAPI()
 	api.drains = true
-	w := start(t, api, Options{}, node("a", "10.0.0.1"), service("app"), ipIngress("web", 80), slice("s", ready("10.1.0.1", "10.1.0.2")...))
-	w.targets(group, "10.1.0.1:8080", "10.1.0.2:8080")
-	w.put(slice("s", ready("10.1.0.2")...))
-	w.targets(group, "10.1.0.2:8080")
-	w.put(slice("s", ready("10.1.0.1", "10.1.0.2", "10.1.0.3")...))
-	w.targets(group, "10.1.0.2:8080", "10.1.0.3:8080")
+	w := start(t, api, Options{}, node("a", "198.18.0.1"), service("app"), ipIngress("web", 80), slice("s", ready("198.19.10.1", "198.19.10.2")...))
+	w.targets(group, "198.19.10.1:8080", "198.19.10.2:8080")
+	w.put(slice("s", ready("198.19.10.2")...))
+	w.targets(group, "198.19.10.2:8080")
+	w.put(slice("s", ready("198.19.10.1", "198.19.10.2", "198.19.10.3")...))
+	w.targets(group, "198.19.10.2:8080", "198.19.10.3:8080")
 }

@@ -125,7 +125,7 @@ func TestTakenPort(t *testing.T) {
 // TestTargetTypeChange: type and protocol of a target group cannot change, so
 // there is a new group, and then the old one goes.
 func TestTargetTypeChange(t *testing.T) {
-	w := start(t, newFakeAPI(), Options{}, node("a", "198.18.0.11"), service("app"), pod(podName("10.0.0.1")), slice("s", ready("10.0.0.1")...), ingress("app", 80))
+	w := start(t, newFakeAPI(), Options{}, node("a", "198.18.0.11"), service("app"), pod(podName("198.18.0.1")), slice("s", ready("198.18.0.1")...), ingress("app", 80))
 	w.targets("ns/app:80", "198.18.0.11:30080")
 	w.put(ipIngress("app", 80))
 	group := ""
@@ -134,7 +134,7 @@ func TestTargetTypeChange(t *testing.T) {
 		group = lb.Rules[0].Action.Forward[0].Group
 		return strings.HasPrefix(group, "ns/app:80@")
 	})
-	w.targets(group, "10.0.0.1:8080")
+	w.targets(group, "198.18.0.1:8080")
 	w.eventually("end of the old group", func() bool { return w.api.count("DeleteTargetGroup ns/app:80") == 1 })
 }
 
@@ -176,7 +176,7 @@ func TestOwnLimits(t *testing.T) {
 	th := newThrottled(api, Limits{Targets: Limit{perSecond, burst}, Describe: Limit{1, 1}, Modify: Limit{1, 1}}, time.Millisecond)
 	targets := make([]netip.AddrPort, (burst+extra-1)*maxTargetsPerCall+1)
 	for i := range targets {
-		targets[i] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
+		targets[i] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 80)
 	}
 	begin := time.Now()
 	if err := th.RegisterTargets(t.Context(), "g", targets); err != nil {

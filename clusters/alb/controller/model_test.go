@@ -211,7 +211,7 @@ func TestAnnotationErrors(t *testing.T) {
 		{"conditions.a", `[{"field":"http-header","httpHeaderConfig":{"values":["x"]}}]`, "1..40 characters"},
 		{"conditions.a", `[{"field":"http-header","httpHeaderConfig":{"httpHeaderName":"host","values":["x"]}}]`, "host-header condition"},
 		{"conditions.a", `[{"field":"query-string","queryStringConfig":{"values":[{"key":"x"}]}}]`, "1..128 characters"},
-		{"conditions.a", `[{"field":"source-ip","sourceIpConfig":{"values":["10.0.0.0/8"]}},{"field":"source-ip","sourceIpConfig":{"values":["10.0.0.0/8"]}}]`, "only one condition"},
+		{"conditions.a", `[{"field":"source-ip","sourceIpConfig":{"values":["198.18.0.0/15"]}},{"field":"source-ip","sourceIpConfig":{"values":["198.18.0.0/15"]}}]`, "only one condition"},
 		{overridePrefix + "deregistration-lag", "soon", "a range like 5s..20s"},
 		{overridePrefix + "controller-lag", "-1s", "within 0s.."},
 		{overridePrefix + "lose-deregistrations", "yes", "one of true, false"},
@@ -244,7 +244,7 @@ func TestAllMistakesAtOnce(t *testing.T) {
 
 func TestIgnoredAnnotations(t *testing.T) {
 	ing := annotated(ingress("app", 80),
-		"inbound-cidrs", "10.0.0.0/8", "listener-attributes.HTTP-80", "a=b", "no-such", "x", "tags", "a=b", "example.com/other", "x",
+		"inbound-cidrs", "198.18.0.0/15", "listener-attributes.HTTP-80", "a=b", "no-such", "x", "tags", "a=b", "example.com/other", "x",
 		"actions.unused", "{}", "load-balancer-attributes", "access_logs.s3.enabled=true")
 	_, warnings, err := build(t, services("app"), ing)
 	if err != nil {
@@ -391,7 +391,7 @@ func TestDocumentationStyle(t *testing.T) {
 		// Not on the HTTPS listener, where it would loop.
 		{Priority: 1, Paths: []string{"/*"}, Ports: []uint16{80}, Action: elb.Action{Redirect: https}},
 		{Priority: 2, Hosts: []string{"www.example.com"}, Paths: []string{"/today"}, Methods: []string{"GET", "HEAD"},
-			Sources: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")},
+			Sources: []netip.Prefix{netip.MustParsePrefix("198.19.0.0/16")},
 			Action:  elb.Action{Fixed: &elb.FixedResponse{Status: 503, ContentType: "text/plain", Body: "closed today"}}},
 		{Priority: 3, Hosts: []string{"www.example.com"}, Paths: []string{"/shop", "/shop/*"}, Action: blueGreen},
 		{Priority: 4, Hosts: []string{"www.example.com"}, Paths: []string{"/v?/*"}, Action: forward(elb.WeightedGroup{Weight: 1})},

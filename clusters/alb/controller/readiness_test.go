@@ -46,7 +46,7 @@ func (w *world) condition(pod string, want corev1.PodCondition) (got corev1.PodC
 // TestReadinessGate: a pod that is ready but for its gate becomes a target; the
 // gate has its target's reason and is true when the target is healthy.
 func TestReadinessGate(t *testing.T) {
-	const addr = "10.0.0.1"
+	const addr = "198.18.0.1"
 	api := newFakeAPI()
 	api.initial = true
 	w := start(t, api, Options{}, node("a", "198.18.0.11"), service("app"), ipIngress("app", 80))
@@ -91,14 +91,14 @@ func TestReadinessGate(t *testing.T) {
 func TestGateOfTerminatingPod(t *testing.T) {
 	w := start(t, newFakeAPI(), Options{}, node("a", "198.18.0.11"), service("app"), ipIngress("app", 80))
 	gate := w.gateOf()
-	w.put(pod(podName("10.0.0.1"), gate))
-	w.put(pod(podName("10.0.0.2"), gate))
-	w.put(slice("s", endpoint{addr: "10.0.0.1", terminating: true}, endpoint{addr: "10.0.0.2"}))
-	w.targets(group, "10.0.0.2:8080")
+	w.put(pod(podName("198.18.0.1"), gate))
+	w.put(pod(podName("198.18.0.2"), gate))
+	w.put(slice("s", endpoint{addr: "198.18.0.1", terminating: true}, endpoint{addr: "198.18.0.2"}))
+	w.targets(group, "198.18.0.2:8080")
 	lost := node("a", "198.18.0.11")
 	lost.Status.Conditions[0].Status = corev1.ConditionUnknown
 	w.put(lost)
-	w.put(slice("s", endpoint{addr: "10.0.0.2"}, endpoint{addr: "10.0.0.3"}))
+	w.put(slice("s", endpoint{addr: "198.18.0.2"}, endpoint{addr: "198.18.0.3"}))
 	w.targets(group)
 }
 
@@ -108,12 +108,12 @@ func TestGateOfRemovedBinding(t *testing.T) {
 	api.initial = true
 	w := start(t, api, Options{}, node("a", "198.18.0.11"), service("app"), ipIngress("app", 80))
 	gate := w.gateOf()
-	w.put(pod(podName("10.0.0.1"), gate))
-	w.put(slice("s", endpoint{addr: "10.0.0.1"}))
-	w.condition(podName("10.0.0.1"), corev1.PodCondition{Type: gate, Status: corev1.ConditionFalse,
+	w.put(pod(podName("198.18.0.1"), gate))
+	w.put(slice("s", endpoint{addr: "198.18.0.1"}))
+	w.condition(podName("198.18.0.1"), corev1.PodCondition{Type: gate, Status: corev1.ConditionFalse,
 		Reason: elb.ReasonInitialHealthChecking, Message: "Initial health checks in progress"})
 	w.removeIngress("app")
-	w.condition(podName("10.0.0.1"), corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue, Message: "Target Group Binding is deleted"})
+	w.condition(podName("198.18.0.1"), corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue, Message: "Target Group Binding is deleted"})
 	w.eventually("end of the binding", func() bool {
 		b, _, _, ok := w.c.bindings.get(strings.TrimPrefix(string(gate), targetHealthPrefix))
 		return !ok && b.name == ""

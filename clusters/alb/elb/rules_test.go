@@ -157,7 +157,7 @@ func TestWeights(t *testing.T) {
 	const n = 2000
 	for _, c := range []struct{ blue, green int }{{100, 0}, {0, 1}, {50, 50}, {999, 333}} {
 		w.weigh(c.blue, c.green)
-		got := w.shares(n)["10.0.0.1:80"]
+		got := w.shares(n)["198.18.0.1:80"]
 		want := n * c.blue / (c.blue + c.green)
 		// Six standard deviations at most.
 		if got < want-135 || got > want+135 || c.blue == 0 && got != 0 || c.green == 0 && got != n {
@@ -174,7 +174,7 @@ func TestWeightLag(t *testing.T) {
 		w := blueGreen(t)
 		lag := func(d time.Duration) { w.lb.WeightLag = &Range{d, d} }
 		settle := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
-		const blue, green = "10.0.0.1:80 healthy", "10.0.0.2:80 healthy"
+		const blue, green = "198.18.0.1:80 healthy", "198.18.0.2:80 healthy"
 		w.wantWhere(0, blue) // new load balancers do not wait
 		lag(15 * time.Second)
 		w.weigh(0, 100)
@@ -211,7 +211,7 @@ func TestWeightLag(t *testing.T) {
 		retired(1) // until its delay is over
 		settle(time.Minute)
 		retired(0)
-		got := w.told(netip.MustParseAddrPort("10.0.0.2:80"), "")
+		got := w.told(netip.MustParseAddrPort("198.18.0.2:80"), "")
 		if last := got[len(got)-1]; last != notThere {
 			t.Errorf("its target is %s at last", last)
 		}
@@ -233,8 +233,8 @@ func TestWeightLagIsDrawnPerNode(t *testing.T) {
 		if !apart {
 			t.Error("both nodes changed within a second")
 		}
-		w.wantWhere(0, "10.0.0.2:80 healthy")
-		w.wantWhere(1, "10.0.0.2:80 healthy")
+		w.wantWhere(0, "198.18.0.2:80 healthy")
+		w.wantWhere(1, "198.18.0.2:80 healthy")
 		w.close()
 	})
 }

@@ -104,7 +104,7 @@ func TestGroupErrors(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, bad := range []netip.AddrPort{{}, netip.MustParseAddrPort("10.0.0.1:0")} {
+	for _, bad := range []netip.AddrPort{{}, netip.MustParseAddrPort("198.18.0.1:0")} {
 		if err := w.RegisterTargets(t.Context(), groupName, []netip.AddrPort{bad}); !errors.Is(err, ErrInvalidTarget) {
 			t.Errorf("target %s: %v", bad, err)
 		}

@@ -65,7 +65,7 @@ func TestRegistration(t *testing.T) {
 		time.Sleep(1 + firstCheckSpread)
 		synctest.Wait()
 		w.wantHealth(addr(1), "healthy")
-		w.wantWhere(1, "10.0.0.1:80 healthy")
+		w.wantWhere(1, "198.18.0.1:80 healthy")
 		for _, node := range []string{"127.0.0.1", "127.0.0.2", ""} {
 			w.wantTold(addr(1), node, registering, checking, "healthy")
 		}
@@ -112,7 +112,7 @@ func TestHealthPerNode(t *testing.T) {
 		w.wantTold(addr(1), "127.0.0.1", registering, checking, mismatch)
 		w.wantTold(addr(1), "127.0.0.2", registering, checking, "healthy")
 		for range 4 {
-			w.wantWhere(0, "10.0.0.2:80 healthy")
+			w.wantWhere(0, "198.18.0.2:80 healthy")
 		}
 		if a, b := w.where(1, &request{}), w.where(1, &request{}); a == b {
 			t.Errorf("the other node sends both requests to %s", a)
@@ -141,20 +141,20 @@ func TestFailOpen(t *testing.T) {
 		w.wantWhere(0, "503 NO_USABLE_TARGET") // initial
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := w.shares(4); got["10.0.0.1:80"] != 2 || got["10.0.0.2:80"] != 2 {
+		if got := w.shares(4); got["198.18.0.1:80"] != 2 || got["198.18.0.2:80"] != 2 {
 			t.Errorf("requests went to %v, want two each", got)
 		}
 		if got := w.where(0, &request{}); !strings.HasSuffix(got, " unhealthy") {
 			t.Errorf("%s, want an unhealthy one", got)
 		}
 		w.register(addr(3)) // initial ones do not count
-		if got := w.shares(4); got["10.0.0.3:80"] != 0 {
+		if got := w.shares(4); got["198.18.0.3:80"] != 0 {
 			t.Errorf("requests went to %v", got)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		w.wantWhere(0, "10.0.0.3:80 healthy")
-		w.wantWhere(0, "10.0.0.3:80 healthy")
+		w.wantWhere(0, "198.18.0.3:80 healthy")
+		w.wantWhere(0, "198.18.0.3:80 healthy")
 		w.close()
 	})
 }
@@ -173,16 +173,16 @@ func TestDeregistration(t *testing.T) {
 		w.register(addr(1))
 		w.deregister(addr(1), addr(2)) // the other is not there, which is no error
 		w.wantHealth(addr(1), draining)
-		w.wantWhere(0, "10.0.0.1:80 draining")
+		w.wantWhere(0, "198.18.0.1:80 draining")
 		time.Sleep(17*time.Second - 1)
 		synctest.Wait()
-		w.wantWhere(1, "10.0.0.1:80 draining")
+		w.wantWhere(1, "198.18.0.1:80 draining")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		w.wantWhere(0, "503 NO_USABLE_TARGET")
 		w.wantWhere(1, "503 NO_USABLE_TARGET")
 		w.wantHealth(addr(1), draining) // until the delay is over, though nothing is in flight
-		if err := w.RegisterTargets(t.Context(), groupName, addrs(2)); !errors.Is(err, ErrInvalidTarget) || !strings.Contains(err.Error(), "10.0.0.1:80") {
+		if err := w.RegisterTargets(t.Context(), groupName, addrs(2)); !errors.Is(err, ErrInvalidTarget) || !strings.Contains(err.Error(), "198.18.0.1:80") {
 			t.Errorf("registered again while draining: %v", err)
 		}
 		w.wantHealth(addr(0), "") // all or nothing
@@ -197,7 +197,7 @@ func TestDeregistration(t *testing.T) {
 			w.wantTold(addr(1), node, registering, "healthy", draining, notThere)
 		}
 		w.register(addr(1))
-		w.wantWhere(0, "10.0.0.1:80 healthy")
+		w.wantWhere(0, "198.18.0.1:80 healthy")
 		w.close()
 	})
 }
@@ -209,7 +209,7 @@ func TestLagLongerThanDelay(t *testing.T) {
 		w.deregister(addr(1))
 		time.Sleep(17*time.Second - 1)
 		synctest.Wait()
-		w.wantWhere(0, "10.0.0.1:80 draining")
+		w.wantWhere(0, "198.18.0.1:80 draining")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		w.wantHealth(addr(1), "")
@@ -237,7 +237,7 @@ func TestInstanceComesBack(t *testing.T) {
 		w.wantHealth(addr(1), "healthy")
 		settle(2 * time.Minute) // the timers of the first deregistration
 		w.wantHealth(addr(1), "healthy")
-		w.wantWhere(0, "10.0.0.1:80 healthy")
+		w.wantWhere(0, "198.18.0.1:80 healthy")
 
 		w.deregister(addr(1))
 		settle(10 * time.Second)
@@ -247,7 +247,7 @@ func TestInstanceComesBack(t *testing.T) {
 		settle(time.Second)
 		w.wantHealth(addr(1), "healthy")
 		settle(2 * time.Minute)
-		w.wantWhere(1, "10.0.0.1:80 healthy")
+		w.wantWhere(1, "198.18.0.1:80 healthy")
 
 		w.update(func(g *TargetGroup) { g.DeregistrationDelay, g.DeregistrationLag = 0, &Range{0, time.Hour} })
 		w.deregister(addr(1))
@@ -271,7 +271,7 @@ func TestLostDeregistration(t *testing.T) {
 	w.register(addr(1))
 	w.deregister(addr(1))
 	w.wantHealth(addr(1), "healthy")
-	w.wantWhere(0, "10.0.0.1:80 healthy")
+	w.wantWhere(0, "198.18.0.1:80 healthy")
 }
 
 // TestDeregisteredBeforeRegistration: a node that has not got to know a target

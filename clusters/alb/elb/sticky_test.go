@@ -93,7 +93,7 @@ func TestForgedCookies(t *testing.T) {
 	w.register(addrs(2)...)
 	later := time.Now().Add(time.Hour)
 	for _, value := range []string{"", "x", "====", "AAAA", makeToken("", later), makeToken(groupName, later), makeToken(groupName+"\x00nonsense", later),
-		makeToken(groupName+"\x0010.9.9.9:80", later), makeToken("other\x0010.0.0.1:80", later)} {
+		makeToken(groupName+"\x00198.19.9.9:80", later), makeToken("other\x00198.18.0.1:80", later)} {
 		seen := make(map[string]bool)
 		for range 2 {
 			c := w.client()
@@ -147,7 +147,7 @@ func TestGroupStickiness(t *testing.T) {
 				t.Errorf("went to %s, the first to %s", again, first)
 			}
 		}
-		if first == "10.0.0.1:80" {
+		if first == "198.18.0.1:80" {
 			blue = c
 		}
 	}
@@ -155,7 +155,7 @@ func TestGroupStickiness(t *testing.T) {
 		t.Fatalf("all clients went to %v", seen)
 	}
 	w.weigh(0, 1)
-	if got, _ := blue.get(0); got != "10.0.0.2:80" {
+	if got, _ := blue.get(0); got != "198.18.0.2:80" {
 		t.Errorf("with weight 0 still sent to %s", got)
 	}
 }

@@ -47,7 +47,7 @@ func TestWeightedRandom(t *testing.T) {
 	w := newWorld(t, unchecked, withAlgorithm(WeightedRandom))
 	w.register(addrs(2)...)
 	const n = 2000
-	if got := w.shares(n)["10.0.0.0:80"]; got < n/2-135 || got > n/2+135 { // six standard deviations
+	if got := w.shares(n)["198.18.0.0:80"]; got < n/2-135 || got > n/2+135 { // six standard deviations
 		t.Errorf("%d of %d requests", got, n)
 	}
 }
@@ -101,7 +101,7 @@ func TestSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 4000
 		w := newWorld(t, unchecked, slowStartOf(100*time.Second))
-		share := func() float64 { return float64(w.shares(n)["10.0.0.2:80"]) / n }
+		share := func() float64 { return float64(w.shares(n)["198.18.0.2:80"]) / n }
 		w.register(addr(1))
 		w.register(addr(2))
 		if got := share(); got != 0 {
@@ -154,13 +154,13 @@ func TestSlowStartIsFor(t *testing.T) {
 		want("first of an empty group, at once")
 		w.register(addr(3))
 		settle(time.Second)
-		want("joins healthy ones", "10.0.0.3:80")
+		want("joins healthy ones", "198.18.0.3:80")
 		w.failEverywhere(addr(3), badCode)
 		settle(30 * time.Second)
 		want("unhealthy")
 		w.failEverywhere(addr(3), outcome{})
 		settle(30 * time.Second)
-		want("healthy again", "10.0.0.3:80")
+		want("healthy again", "198.18.0.3:80")
 		settle(100 * time.Second)
 		want("over")
 		w.close()

@@ -135,7 +135,7 @@ func forwardTo(groups ...string) Action {
 }
 
 func addr(i int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 80)
 }
 
 func addrs(n int) []netip.AddrPort {
