@@ -67,7 +67,8 @@ func (o Options) Check() error {
 // accepting, lets requests in flight end for Options.DrainTimeout, and cuts
 // the rest. The end of ctx is not an error.
 func Run(ctx context.Context, o Options) error {
-	if err := o.Check(); err != nil {
+	o, err := o.resolve()
+	if err != nil {
 		return err
 	}
 	config, err := restConfig(o.Kubeconfig)
@@ -158,11 +159,8 @@ func (o Options) resolve() (Options, error) {
 	return o, nil
 }
 
-// run is Run with a client, which tests fake.
+// run is Run with resolved options and a client, which tests fake.
 func run(ctx context.Context, client kubernetes.Interface, o Options) (err error) {
-	if o, err = o.resolve(); err != nil {
-		return err
-	}
 	out := outputs{dir: o.LogDir, flush: o.LogFlush, messages: o.Log, counters: accesslog.NewCounters()}
 	service, err := elb.New(o.Settings, elb.Outputs{Log: out.open, Metrics: out.metrics, Messages: o.Log})
 	if err != nil {

@@ -85,12 +85,14 @@ func TestRun(t *testing.T) {
 	healthz, dir := fmt.Sprintf("127.0.0.1:%d", freePort(t)), t.TempDir()
 	var log strings.Builder
 	done := make(chan error)
-	go func() {
-		done <- run(ctx, client, Options{
-			Addresses: []string{"127.0.0.1", "127.0.0.2"}, LogDir: dir, Log: &log, HealthzAddr: healthz,
-			Settings: elb.Settings{RegistrationLag: &elb.Range{}},
-		})
-	}()
+	o, err := Options{
+		Addresses: []string{"127.0.0.1", "127.0.0.2"}, LogDir: dir, Log: &log, HealthzAddr: healthz,
+		Settings: elb.Settings{RegistrationLag: &elb.Range{}},
+	}.resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- run(ctx, client, o) }()
 	var addresses []string
 	eventually(t, "address", func() bool {
 		ing, err := client.NetworkingV1().Ingresses("ns").Get(t.Context(), "app", metav1.GetOptions{})
