@@ -90,7 +90,7 @@ func (f *rangeFlag) String() string {
 	if f.r == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s..%s", f.r.Min, f.r.Max)
+	return f.r.String()
 }
 
 func (*rangeFlag) Type() string { return "lag" }

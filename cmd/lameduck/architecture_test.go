@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"clusters/alb":            {"clusters/alb"},
 	"clusters/alb/accesslog":  {},
 	"clusters/alb/proxy":      {"harness", "clusters/alb/accesslog"},
-	"clusters/alb/elb":        {"clusters/alb/accesslog", "clusters/alb/proxy"},
+	"clusters/alb/elb":        {"harness", "clusters/alb/accesslog", "clusters/alb/proxy"},
 	"clusters/alb/controller": {"clusters/alb/elb", "clusters/alb/proxy"},
 	"cmd/target":              {"harness"},
 	"cmd/lameduck":            {"harness", "harness/load", "harness/record", "experiments", "reports", "clusters"},

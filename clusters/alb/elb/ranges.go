@@ -3,8 +3,9 @@ package elb
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
+
+	"lameduck/harness"
 )
 
 // Range is a time that is drawn anew each time it is needed, evenly from Min
@@ -27,14 +28,10 @@ func ParseRange(value string) (Range, error) {
 	if r, ok := presets[value]; ok {
 		return r, nil
 	}
-	low, high, isRange := strings.Cut(value, "..")
-	if !isRange {
-		high = low
-	}
-	from, errLow := time.ParseDuration(low)
-	to, errHigh := time.ParseDuration(high)
-	r := Range{from, to}
-	if errLow != nil || errHigh != nil || r.check() != nil {
+	var d harness.DurationRange
+	err := d.UnmarshalText([]byte(value))
+	r := Range(d)
+	if err != nil || r.check() != nil {
 		return Range{}, fmt.Errorf("%q: want none, 17s, nlb, a time like 3s, or a range like 5s..20s, within 0s..%s", value, maxRange)
 	}
 	return r, nil
@@ -48,11 +45,6 @@ func (r Range) check() error {
 }
 
 // String is a form that ParseRange reads.
-func (r Range) String() string {
-	if r.Min == r.Max {
-		return r.Min.String()
-	}
-	return r.Min.String() + ".." + r.Max.String()
-}
+func (r Range) String() string { return harness.DurationRange(r).String() }
 
 func (r Range) draw() time.Duration { return r.Min + rand.N(r.Max-r.Min+1) }
