@@ -14,6 +14,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"lameduck/clusters/alb/certificate"
 )
 
 // WebhookOptions say where the admission webhook is served and how the API
@@ -102,7 +104,7 @@ type webhookServer struct {
 // serveWebhook listens, and then has the API server call.
 func (c *Controller) serveWebhook(ctx context.Context) (*webhookServer, error) {
 	o := c.options.Webhook
-	certificate, ca, err := selfSigned(o.names())
+	server, ca, err := certificate.SelfSigned(o.names())
 	if err != nil {
 		return nil, fmt.Errorf("make certificate for webhook: %w", err)
 	}
@@ -114,7 +116,7 @@ func (c *Controller) serveWebhook(ctx context.Context) (*webhookServer, error) {
 	mux.Handle("POST "+webhookPath, c.Webhook())
 	s := &webhookServer{controller: c, server: &http.Server{
 		Handler:           mux,
-		TLSConfig:         certificate,
+		TLSConfig:         server,
 		ReadHeaderTimeout: closeTimeout,
 		ErrorLog:          log.New(c.options.Messages, "webhook: ", 0),
 	}}

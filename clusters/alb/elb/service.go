@@ -2,7 +2,6 @@ package elb
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"lameduck/clusters/alb/certificate"
 	"lameduck/clusters/alb/proxy"
 )
 
@@ -68,11 +68,18 @@ func New(s Settings, o Outputs) (*Service, error) {
 		groups: make(map[string]*group), balancers: make(map[string]*balancer), retired: make(map[*group]bool),
 	}
 	if s.TLS == nil {
-		certificate, err := selfSigned(s.Nodes)
+		// An ALB takes one from ACM, whose place nothing takes here: clients have to
+		// accept any.
+		names := make([]string, len(s.Nodes))
+		for i, a := range s.Nodes {
+			names[i] = a.String()
+		}
+		server, _, err := certificate.SelfSigned(names)
 		if err != nil {
 			return nil, fmt.Errorf("make certificate: %w", err)
 		}
-		svc.settings.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}}
+		server.NextProtos = []string{"h2", "http/1.1"}
+		svc.settings.TLS = server
 	}
 	if svc.hangups == nil {
 		h, err := proxy.NewHangups()

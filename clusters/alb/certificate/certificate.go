@@ -1,4 +1,6 @@
-package controller
+// Package certificate makes the certificates of the load balancer stand-in, by
+// an authority that nobody else knows.
+package certificate
 
 import (
 	"crypto/ecdsa"
@@ -13,16 +15,16 @@ import (
 	"time"
 )
 
-// certificateLife is longer than a process lives: each makes its own.
-const certificateLife = 10 * 365 * 24 * time.Hour
+// life is longer than a process lives: each makes its own.
+const life = 10 * 365 * 24 * time.Hour
 
-// selfSigned makes a certificate authority and a server certificate by it for
+// SelfSigned makes a certificate authority and a server certificate by it for
 // the names, and forgets the authority's key. ca is in PEM.
-func selfSigned(names []string) (server *tls.Config, ca []byte, err error) {
+func SelfSigned(names []string) (server *tls.Config, ca []byte, err error) {
 	now := time.Now()
 	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lameduck-alb webhook authority"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lameduck-alb authority"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(life),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
