@@ -188,8 +188,9 @@ func actionsLogged(t *T) {
 			Status: 301, Protocol: "HTTPS", Host: "h", Port: "8443", Path: "/", Query: ""}}},
 	), func(o *cloudOptions) { o.lb.Default = forward(frontGroup) })
 	c.serve(target)
-	for _, path := range []string{"/fixed", "/redirect", "/"} {
+	for i, path := range []string{"/fixed", "/redirect", "/"} {
 		c.get(0, path)
+		c.wait(t, i+1) // or a later one might be logged first
 	}
 	got := map[string]accesslog.Line{}
 	for _, l := range c.wait(t, 3) {
