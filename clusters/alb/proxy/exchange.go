@@ -168,7 +168,7 @@ func (x *exchange) converse(c *targetConn, add cookies) (reusable bool, err erro
 		if errors.Is(err, errIdle) && up.reading.Load() {
 			err = errClientIdle // the target had nothing to answer yet
 		}
-		done := up.isDone()
+		done := up.isDone() || err == nil && up.isDoneSoon()
 		if err != nil || !done {
 			// Failed, or answered before all was sent: the rest is not wanted.
 			c.pool.drop(c)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"sync/atomic"
+	"time"
 )
 
 // upload sends a request's body to the target while the exchange waits for
@@ -81,6 +82,22 @@ func frameChunk(buf []byte, n int) []byte {
 	copy(buf[start:], head)
 	copy(buf[chunkRoom+n:], "\r\n")
 	return buf[start : chunkRoom+n+len("\r\n")]
+}
+
+// doneSoon is how long the answer to a complete request may be here before the
+// goroutine that has sent the request says so.
+const doneSoon = 20 * time.Millisecond
+
+// isDoneSoon waits a moment.
+func (u *upload) isDoneSoon() bool {
+	wait := time.NewTimer(doneSoon)
+	defer wait.Stop()
+	select {
+	case <-u.done:
+		return true
+	case <-wait.C:
+		return false
+	}
 }
 
 // isDone does not wait.
