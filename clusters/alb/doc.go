@@ -9,6 +9,7 @@
 //	proxy        the data plane of one node: clients' connections, exchanges, pools of target connections
 //	accesslog    what is written down: access log, side log, target states, CloudWatch counters
 //	certificate  certificates that nobody else vouches for
+//	scripted     targets of which a test decides every byte
 //	conformance  the facts that are reproduced, each with a test on real sockets
 //
 //	client --> proxy.Listener --elb: rule, group, target--> proxy.Pool --> node:nodePort or pod:port

@@ -14,6 +14,7 @@ import (
 
 	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/scripted"
 )
 
 // cloud is the AWS side: one load balancer with two nodes and one target group
@@ -122,19 +123,19 @@ func forward(groups ...string) elb.Action {
 	return a
 }
 
-func addrs(targets ...*rawTarget) []netip.AddrPort {
+func addrs(targets ...*scripted.Target) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, target := range targets {
-		all = append(all, netip.MustParseAddrPort(target.addr()))
+		all = append(all, netip.MustParseAddrPort(target.Address()))
 	}
 	return all
 }
 
-func (c *cloud) register(targets ...*rawTarget) {
+func (c *cloud) register(targets ...*scripted.Target) {
 	c.t.must(c.api.RegisterTargets(c.t.Context(), c.group.Name, addrs(targets...)))
 }
 
-func (c *cloud) deregister(targets ...*rawTarget) {
+func (c *cloud) deregister(targets ...*scripted.Target) {
 	c.t.must(c.api.DeregisterTargets(c.t.Context(), c.group.Name, addrs(targets...)))
 }
 
@@ -145,10 +146,10 @@ func (c *cloud) update(edit func(*elb.LoadBalancer)) {
 
 // health is what DescribeTargetHealth says of a target; ok is false if it is
 // not in the list.
-func (c *cloud) health(target *rawTarget) (h elb.TargetHealth, ok bool) {
+func (c *cloud) health(target *scripted.Target) (h elb.TargetHealth, ok bool) {
 	all, err := c.api.DescribeTargetHealth(c.t.Context(), frontGroup)
 	c.t.must(err)
-	i := slices.IndexFunc(all, func(h elb.TargetHealth) bool { return h.Target.String() == target.addr() })
+	i := slices.IndexFunc(all, func(h elb.TargetHealth) bool { return h.Target.String() == target.Address() })
 	if i < 0 {
 		return elb.TargetHealth{}, false
 	}
@@ -156,9 +157,9 @@ func (c *cloud) health(target *rawTarget) (h elb.TargetHealth, ok bool) {
 }
 
 // wantHealth waits for a state of a target and compares the reason with it.
-func (c *cloud) wantHealth(target *rawTarget, state elb.State, reason string) {
+func (c *cloud) wantHealth(target *scripted.Target, state elb.State, reason string) {
 	var h elb.TargetHealth
-	c.t.eventually(fmt.Sprintf("state %s of %s", state, target.addr()), func() bool {
+	c.t.eventually(fmt.Sprintf("state %s of %s", state, target.Address()), func() bool {
 		h, _ = c.health(target)
 		return h.State == state
 	})
@@ -168,7 +169,7 @@ func (c *cloud) wantHealth(target *rawTarget, state elb.State, reason string) {
 }
 
 // serve registers targets and waits until each is healthy.
-func (c *cloud) serve(targets ...*rawTarget) {
+func (c *cloud) serve(targets ...*scripted.Target) {
 	c.register(targets...)
 	for _, target := range targets {
 		c.t.eventually("healthy target", func() bool { h, _ := c.health(target); return h.State == elb.StateHealthy })
@@ -181,10 +182,10 @@ func (c *cloud) url(node int) string { return "http://" + c.nodes[node].String()
 func (c *cloud) get(node int, path string) answer { return get(c.t, c.client, c.url(node)+path) }
 
 // changes are those of a target's state on a node ("": over all), in order.
-func (c *cloud) changes(target *rawTarget, node string) []elb.StateChange {
+func (c *cloud) changes(target *scripted.Target, node string) []elb.StateChange {
 	var got []elb.StateChange
 	for _, change := range read[elb.StateChange](c.t, filepath.Join(c.dir, "ns", "app.targets.jsonl")) {
-		if change.Target.String() == target.addr() && change.Node == node {
+		if change.Target.String() == target.Address() && change.Node == node {
 			got = append(got, change)
 		}
 	}
@@ -193,15 +194,15 @@ func (c *cloud) changes(target *rawTarget, node string) []elb.StateChange {
 
 // wantOnNode waits for a target's state on one node: health tells only the
 // least advanced one.
-func (c *cloud) wantOnNode(target *rawTarget, node int, state elb.State) {
-	c.t.eventually(fmt.Sprintf("state %s of %s on node %d", state, target.addr(), node), func() bool {
+func (c *cloud) wantOnNode(target *scripted.Target, node int, state elb.State) {
+	c.t.eventually(fmt.Sprintf("state %s of %s on node %d", state, target.Address(), node), func() bool {
 		got := c.changes(target, c.nodes[node].Addr().String())
 		return len(got) > 0 && got[len(got)-1].State == state
 	})
 }
 
 // last is the last change of a target over all nodes to a state.
-func (c *cloud) last(target *rawTarget, state elb.State) elb.StateChange {
+func (c *cloud) last(target *scripted.Target, state elb.State) elb.StateChange {
 	for _, change := range slices.Backward(c.changes(target, "")) {
 		if change.State == state {
 			return change

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 func bodyFacts() []Fact {
@@ -27,21 +28,21 @@ func largeBodies(t *T) {
 	rand.Read(body) // never fails
 	sum := sha256.Sum256(body)
 	want := hex.EncodeToString(sum[:])
-	framings := map[string]func(x *exchange){
-		"/length": func(x *exchange) { fmt.Fprintf(x, "Content-Length: %d\r\n\r\n%s", len(body), body) },
-		"/close":  func(x *exchange) { fmt.Fprintf(x, "\r\n%s", body) },
-		"/chunked": func(x *exchange) {
-			x.say("Transfer-Encoding: chunked\r\n\r\n")
+	framings := map[string]func(x *scripted.Exchange){
+		"/length": func(x *scripted.Exchange) { fmt.Fprintf(x, "Content-Length: %d\r\n\r\n%s", len(body), body) },
+		"/close":  func(x *scripted.Exchange) { fmt.Fprintf(x, "\r\n%s", body) },
+		"/chunked": func(x *scripted.Exchange) {
+			x.Say("Transfer-Encoding: chunked\r\n\r\n")
 			for rest := body; len(rest) > 0; {
 				n := min(len(rest), 1+len(rest)/7)
 				fmt.Fprintf(x, "%x;ext=1\r\n%s\r\n", n, rest[:n])
 				rest = rest[n:]
 			}
-			x.say("0\r\nX-Trailer: dropped\r\n\r\n")
+			x.Say("0\r\nX-Trailer: dropped\r\n\r\n")
 		},
 	}
-	target := startTarget(t, func(x *exchange) {
-		for r := x.request(); r != nil; r = x.request() {
+	target := startTarget(t, func(x *scripted.Exchange) {
+		for r := x.Request(); r != nil; r = x.Request() {
 			h := sha256.New()
 			if _, err := io.Copy(h, r.Body); err != nil {
 				return
@@ -53,7 +54,7 @@ func largeBodies(t *T) {
 			}
 		}
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	for path := range framings {
 		for _, chunked := range []bool{false, true} {
 			var in io.Reader = strings.NewReader(string(body))
@@ -82,13 +83,13 @@ func answersStream(t *T) {
 		"close":   "\r\na",
 	} {
 		next := make(chan struct{})
-		target := startTarget(t, func(x *exchange) {
-			x.request()
-			x.say("HTTP/1.1 200 OK\r\n" + framing)
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
+			x.Say("HTTP/1.1 200 OK\r\n" + framing)
 			hold(t, next)
-			x.say("1\r\nb\r\n0\r\n\r\n") // more than needed where there is no chunking
+			x.Say("1\r\nb\r\n0\r\n\r\n") // more than needed where there is no chunking
 		})
-		f := newFront(t, []string{target.addr()})
+		f := newFront(t, []string{target.Address()})
 		resp, err := f.client.Do(newRequest(t, http.MethodGet, f.url, nil))
 		t.must(err)
 		first := make([]byte, 1)
@@ -105,8 +106,8 @@ func answersStream(t *T) {
 
 func requestsStream(t *T) {
 	first := make(chan struct{})
-	target := startTarget(t, func(x *exchange) {
-		r, err := http.ReadRequest(x.br)
+	target := startTarget(t, func(x *scripted.Exchange) {
+		r, err := http.ReadRequest(x.Reader)
 		if err != nil {
 			return
 		}
@@ -115,9 +116,9 @@ func requestsStream(t *T) {
 		}
 		close(first)
 		_, _ = io.Copy(io.Discard, r.Body)
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	body, in := io.Pipe()
 	go func() {
 		_, _ = in.Write([]byte("a"))
@@ -132,13 +133,13 @@ func requestsStream(t *T) {
 }
 
 func earlyAnswer(t *T) {
-	target := startTarget(t, func(x *exchange) {
-		if _, err := x.br.ReadString('\n'); err == nil { // the request line is enough
-			x.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-			_, _ = io.Copy(io.Discard, x.br)
+	target := startTarget(t, func(x *scripted.Exchange) {
+		if _, err := x.Reader.ReadString('\n'); err == nil { // the request line is enough
+			x.Say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+			_, _ = io.Copy(io.Discard, x.Reader)
 		}
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	c := f.dial()
 	send(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhello")
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)

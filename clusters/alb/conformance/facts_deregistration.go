@@ -9,6 +9,7 @@ import (
 
 	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/scripted"
 )
 
 func deregistrationFacts() []Fact {
@@ -31,11 +32,13 @@ func delay(d time.Duration) func(*cloudOptions) {
 	return func(o *cloudOptions) { o.group.DeregistrationDelay = d }
 }
 
-func (c *cloud) begin(target *rawTarget) <-chan answer { return begin(c.t, c.client, c.url(0), target) }
+func (c *cloud) begin(target *scripted.Target) <-chan answer {
+	return begin(c.t, c.client, c.url(0), target)
+}
 
 func drains(t *T) {
 	old, release := held(t)
-	fresh := startTarget(t, echo)
+	fresh := startTarget(t, scripted.Echo)
 	c := newCloud(t)
 	c.serve(old)
 	inFlight := c.begin(old)
@@ -46,8 +49,8 @@ func drains(t *T) {
 			c.get(node, "/")
 		}
 	}
-	if old.requests.Load() != 1 || fresh.requests.Load() != 6 {
-		t.Errorf("old target got %d requests, new one %d; want 1 and 6", old.requests.Load(), fresh.requests.Load())
+	if old.Requests.Load() != 1 || fresh.Requests.Load() != 6 {
+		t.Errorf("old target got %d requests, new one %d; want 1 and 6", old.Requests.Load(), fresh.Requests.Load())
 	}
 	release()
 	wantStatus(t, "request in flight", wait(t, "answer", inFlight), http.StatusOK)
@@ -65,7 +68,7 @@ func delayEnds(t *T) {
 
 func showsDraining(t *T) {
 	const wait = 50 * time.Millisecond
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, delay(wait))
 	c.serve(target)
 	c.get(0, "/")
@@ -84,7 +87,7 @@ func showsDraining(t *T) {
 }
 
 func ipRegisteredAgain(t *T) {
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, delay(50*time.Millisecond))
 	c.serve(target)
 	c.deregister(target)
@@ -113,8 +116,8 @@ func instanceRegisteredAgain(t *T) {
 func idleAtDeregistration(t *T) {
 	for _, closes := range []bool{true, false} {
 		ended := make(chan struct{})
-		target := startTarget(t, func(x *exchange) {
-			echo(x)
+		target := startTarget(t, func(x *scripted.Exchange) {
+			scripted.Echo(x)
 			close(ended)
 		})
 		c := newCloud(t, func(o *cloudOptions) { o.group.CloseIdle = &closes })
@@ -135,7 +138,7 @@ func idleAtDeregistration(t *T) {
 
 func deregistrationLag(t *T) {
 	const lag = 500 * time.Millisecond
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, func(o *cloudOptions) { o.group.DeregistrationLag = &elb.Range{Min: lag, Max: lag} })
 	c.serve(target)
 	start := time.Now()
@@ -158,7 +161,7 @@ func deregistrationLag(t *T) {
 }
 
 func defaultLag(t *T) {
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, func(o *cloudOptions) { o.group.DeregistrationLag = nil })
 	c.serve(target)
 	c.deregister(target)
@@ -181,7 +184,7 @@ func defaultLag(t *T) {
 }
 
 func lostDeregistration(t *T) {
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, func(o *cloudOptions) { o.group.LoseDeregistrations = true })
 	c.serve(target)
 	c.deregister(target)
@@ -192,7 +195,7 @@ func lostDeregistration(t *T) {
 }
 
 func deregisterUnknown(t *T) {
-	target, other := startTarget(t, echo), startTarget(t, echo)
+	target, other := startTarget(t, scripted.Echo), startTarget(t, scripted.Echo)
 	c := newCloud(t)
 	c.serve(target)
 	c.deregister(other)
@@ -207,7 +210,7 @@ func loadBalancerGoes(t *T) {
 	c.serve(target)
 	conn := dial(t, c.nodes[0].String())
 	send(t, conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	t.eventually("request in flight", func() bool { return target.requests.Load() == 1 })
+	t.eventually("request in flight", func() bool { return target.Requests.Load() == 1 })
 	for range 2 { // the second time there is none: no error
 		t.must(c.api.DeleteLoadBalancer(t.Context(), c.lb.Name))
 	}

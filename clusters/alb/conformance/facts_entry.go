@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 // entries is a front whose access log is a file.
@@ -72,28 +73,28 @@ func wantColumns(t *T, got, want map[string]string) {
 
 func entryColumns(t *T) {
 	const micros = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z`
-	target := startTarget(t, echo)
-	f := frontWithLog(t, []string{target.addr()})
+	target := startTarget(t, scripted.Echo)
+	f := frontWithLog(t, []string{target.Address()})
 	req := newRequest(t, http.MethodGet, f.url+"/a?b=%22", nil)
 	req.Header.Set("User-Agent", `say "x"`)
 	wantStatus(t, "request", f.do(req), http.StatusOK)
 	wantColumns(t, f.entry(t), map[string]string{
 		"type": "http", "time": micros, "elb": `app/[^ /]+/[0-9a-f]{16}`, "client:port": `127\.0\.0\.1:\d+`,
-		"target:port": regexp.QuoteMeta(target.addr()), "request_processing_time": `0\.\d{3}`, "target_processing_time": `0\.\d{3}`,
+		"target:port": regexp.QuoteMeta(target.Address()), "request_processing_time": `0\.\d{3}`, "target_processing_time": `0\.\d{3}`,
 		"response_processing_time": `0\.\d{3}`, "elb_status_code": "200", "target_status_code": "200",
 		"received_bytes": `[1-9]\d+`, "sent_bytes": `[1-9]\d+`, "request": `"GET http://` + regexp.QuoteMeta(f.addr()) + `/a\?b=%22 HTTP/1\.1"`,
 		"user_agent": `"say \\x22x\\x22"`, "ssl_cipher": "-", "ssl_protocol": "-", "target_group_arn": `arn:aws:elasticloadbalancing:.*:targetgroup/.*`,
 		"trace_id": `"Root=1-[0-9a-f]{8}-[0-9a-f]{24}"`, "domain_name": `"-"`, "chosen_cert_arn": `"-"`, "matched_rule_priority": "1",
 		"request_creation_time": micros, "actions_executed": `"forward"`, "redirect_url": `"-"`, "error_reason": `"-"`,
-		"target:port_list": `"` + regexp.QuoteMeta(target.addr()) + `"`, "target_status_code_list": `"200"`,
+		"target:port_list": `"` + regexp.QuoteMeta(target.Address()) + `"`, "target_status_code_list": `"200"`,
 		"classification": `"-"`, "classification_reason": `"-"`,
 	})
 }
 
 func entryRefused(t *T) {
-	dead := startTarget(t, echo)
+	dead := startTarget(t, scripted.Echo)
 	dead.Close()
-	f := frontWithLog(t, []string{dead.addr()})
+	f := frontWithLog(t, []string{dead.Address()})
 	f.get("/")
 	wantColumns(t, f.entry(t), map[string]string{
 		"request_processing_time": "-1", "target_processing_time": "-1", "response_processing_time": "-1",
@@ -103,11 +104,11 @@ func entryRefused(t *T) {
 
 func entryClosed(t *T) {
 	const after = 20 * time.Millisecond
-	target := startTarget(t, func(x *exchange) {
-		x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
 		time.Sleep(after)
 	})
-	f := frontWithLog(t, []string{target.addr()})
+	f := frontWithLog(t, []string{target.Address()})
 	f.get("/")
 	e := f.entry(t)
 	wantColumns(t, e, map[string]string{
@@ -118,11 +119,11 @@ func entryClosed(t *T) {
 
 func entryTimeout(t *T) {
 	const idle = shortIdle
-	target := startTarget(t, func(x *exchange) {
-		x.request()
-		x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Request()
 	})
-	f := frontWithLog(t, []string{target.addr()}, idleOf(idle))
+	f := frontWithLog(t, []string{target.Address()}, idleOf(idle))
 	f.get("/")
 	e := f.entry(t)
 	wantColumns(t, e, map[string]string{
@@ -141,9 +142,9 @@ func wantAtLeast(t *T, column string, want time.Duration) {
 }
 
 func entryReason(t *T) {
-	dead := startTarget(t, echo)
+	dead := startTarget(t, scripted.Echo)
 	dead.Close()
-	for want, targets := range map[string][]string{"502": {dead.addr()}, "503": nil, "504": {fullBacklog(t)}} {
+	for want, targets := range map[string][]string{"502": {dead.Address()}, "503": nil, "504": {fullBacklog(t)}} {
 		f := frontWithLog(t, targets, func(o *frontOptions) { o.pool.ConnectTimeout = 50 * time.Millisecond })
 		f.get("/")
 		wantColumns(t, f.entry(t), map[string]string{"elb_status_code": want, "error_reason": `"-"`, "actions_executed": `"forward"`})
@@ -154,15 +155,15 @@ func cloudWatchNames(t *T) {
 	counters := accesslog.NewCounters()
 	lb := counters.LoadBalancer("ns/app")
 	count := func(o *frontOptions) { o.listener.Sink, o.listener.Metrics = lb, lb }
-	dead := startTarget(t, echo)
+	dead := startTarget(t, scripted.Echo)
 	dead.Close()
-	own := startTarget(t, func(x *exchange) {
-		for x.request() != nil {
-			x.say("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+	own := startTarget(t, func(x *scripted.Exchange) {
+		for x.Request() != nil {
+			x.Say("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
 		}
 	})
-	good := startTarget(t, echo)
-	f := newFront(t, []string{dead.addr(), own.addr(), good.addr(), good.addr()}, count)
+	good := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{dead.Address(), own.Address(), good.Address(), good.Address()}, count)
 	for range f.router.targets {
 		f.get("/")
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/scripted"
 )
 
 func healthFacts() []Fact {
@@ -26,7 +27,7 @@ func healthFacts() []Fact {
 
 // checkedTarget answers checks as a test says and other requests with ok.
 type checkedTarget struct {
-	*rawTarget
+	*scripted.Target
 	served atomic.Int64 // requests that are no checks
 	mu     sync.Mutex
 	passes func(node string, n int) bool // of node's nth check, from 1
@@ -35,16 +36,16 @@ type checkedTarget struct {
 
 func startChecked(t *T, passes func(node string, n int) bool) *checkedTarget {
 	c := &checkedTarget{passes: passes, checks: map[string]int{}}
-	c.rawTarget = startTarget(t, func(x *exchange) {
-		for r := x.request(); r != nil; r = x.request() {
+	c.Target = startTarget(t, func(x *scripted.Exchange) {
+		for r := x.Request(); r != nil; r = x.Request() {
 			switch {
 			case r.URL.Path != "/health":
 				c.served.Add(1)
-				x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			case c.check(x.RemoteAddr()):
-				x.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				x.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 			default:
-				x.say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+				x.Say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
 			}
 		}
 	})
@@ -86,7 +87,7 @@ func failing(string, int) bool { return false }
 func oneCheck(t *T) {
 	target := startChecked(t, passing)
 	c := newCloud(t, checked, func(o *cloudOptions) { o.group.HealthCheck.Healthy = 10 })
-	c.serve(target.rawTarget)
+	c.serve(target.Target)
 	if n := target.least(2); n >= 10 {
 		t.Errorf("healthy after %d checks of each node, want one", n)
 	}
@@ -97,8 +98,8 @@ func checkConnections(t *T) {
 	var mu sync.Mutex
 	var open, again int
 	agents, hosts := map[string]bool{}, map[string]bool{}
-	target := startTarget(t, func(x *exchange) {
-		r := x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		r := x.Request()
 		if r == nil {
 			return
 		}
@@ -106,8 +107,8 @@ func checkConnections(t *T) {
 		open++
 		agents[r.UserAgent()], hosts[r.Host] = true, true
 		mu.Unlock()
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		more := x.request() // until the load balancer closes
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		more := x.Request() // until the load balancer closes
 		mu.Lock()
 		defer mu.Unlock()
 		open--
@@ -117,7 +118,7 @@ func checkConnections(t *T) {
 	})
 	c := newCloud(t, checked)
 	c.serve(target)
-	t.eventually("six connections", func() bool { return target.conns.Load() >= 6 })
+	t.eventually("six connections", func() bool { return target.Conns.Load() >= 6 })
 	c.deregister(target) // the checks end
 	t.eventually("end of all connections", func() bool {
 		mu.Lock()
@@ -129,8 +130,8 @@ func checkConnections(t *T) {
 	if again > 0 {
 		t.Errorf("%d checks came on a connection that had one", again)
 	}
-	if !agents["ELB-HealthChecker/2.0"] || !hosts[target.addr()] || len(agents)+len(hosts) != 2 {
-		t.Errorf("User-Agents %v, Hosts %v; want ELB-HealthChecker/2.0 and %s", agents, hosts, target.addr())
+	if !agents["ELB-HealthChecker/2.0"] || !hosts[target.Address()] || len(agents)+len(hosts) != 2 {
+		t.Errorf("User-Agents %v, Hosts %v; want ELB-HealthChecker/2.0 and %s", agents, hosts, target.Address())
 	}
 }
 
@@ -139,10 +140,10 @@ func perNode(t *T) {
 	blind := c.nodes[0].Addr().String()
 	half := startChecked(t, func(node string, _ int) bool { return node != blind })
 	whole := startChecked(t, passing)
-	c.register(half.rawTarget)
-	c.serve(whole.rawTarget)
-	c.wantOnNode(half.rawTarget, 1, elb.StateHealthy)
-	if h, _ := c.health(half.rawTarget); h.State == elb.StateHealthy {
+	c.register(half.Target)
+	c.serve(whole.Target)
+	c.wantOnNode(half.Target, 1, elb.StateHealthy)
+	if h, _ := c.health(half.Target); h.State == elb.StateHealthy {
 		t.Errorf("healthy over all nodes")
 	}
 	for range 4 {
@@ -162,35 +163,35 @@ func perNode(t *T) {
 func unhealthyThreshold(t *T) {
 	target := startChecked(t, passing)
 	c := newCloud(t, checked, func(o *cloudOptions) { o.group.HealthCheck.Unhealthy = 3 })
-	c.serve(target.rawTarget)
+	c.serve(target.Target)
 	target.become(func(_ string, n int) bool { return n%3 == 0 }) // never three in a row
 	t.eventually("twelve checks", func() bool { return target.least(2) >= 12 })
-	if c.last(target.rawTarget, elb.StateUnhealthy).State == elb.StateUnhealthy {
+	if c.last(target.Target, elb.StateUnhealthy).State == elb.StateUnhealthy {
 		t.Errorf("unhealthy after two failed checks in a row, want three")
 	}
 	target.become(failing)
-	c.wantHealth(target.rawTarget, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
+	c.wantHealth(target.Target, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
 }
 
 func healthyThreshold(t *T) {
 	target := startChecked(t, failing)
 	c := newCloud(t, checked, func(o *cloudOptions) { o.group.HealthCheck.Healthy = 3 })
-	c.register(target.rawTarget)
-	c.wantHealth(target.rawTarget, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
+	c.register(target.Target)
+	c.wantHealth(target.Target, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
 	target.become(func(_ string, n int) bool { return n%3 != 0 })
 	t.eventually("twelve checks", func() bool { return target.least(2) >= 12 })
-	if c.last(target.rawTarget, elb.StateHealthy).State == elb.StateHealthy {
+	if c.last(target.Target, elb.StateHealthy).State == elb.StateHealthy {
 		t.Errorf("healthy after two passed checks in a row, want three")
 	}
 	target.become(passing)
-	c.wantHealth(target.rawTarget, elb.StateHealthy, "")
+	c.wantHealth(target.Target, elb.StateHealthy, "")
 }
 
 func successCodes(t *T) {
 	for answer, want := range map[string]elb.State{
 		"200 OK": elb.StateUnhealthy, "204 No Content": elb.StateHealthy, "302 Found": elb.StateHealthy, "399 Last": elb.StateHealthy, "404 Not Found": elb.StateUnhealthy,
 	} {
-		target := startTarget(t, once("HTTP/1.1 "+answer+"\r\nContent-Length: 0\r\n\r\n"))
+		target := startTarget(t, scripted.Once("HTTP/1.1 "+answer+"\r\nContent-Length: 0\r\n\r\n"))
 		c := newCloud(t, checked, func(o *cloudOptions) {
 			o.group.HealthCheck.Codes = []elb.CodeRange{{Low: 204, High: 204}, {Low: 300, High: 399}}
 		})
@@ -200,11 +201,11 @@ func successCodes(t *T) {
 }
 
 func checkPort(t *T) {
-	health, traffic := startChecked(t, passing), startTarget(t, echo)
-	c := newCloud(t, checked, func(o *cloudOptions) { o.group.HealthCheck.Port = addrs(health.rawTarget)[0].Port() })
+	health, traffic := startChecked(t, passing), startTarget(t, scripted.Echo)
+	c := newCloud(t, checked, func(o *cloudOptions) { o.group.HealthCheck.Port = addrs(health.Target)[0].Port() })
 	c.serve(traffic)
 	wantStatus(t, "request", c.get(0, "/"), http.StatusOK)
-	if n := traffic.requests.Load(); n != 1 {
+	if n := traffic.Requests.Load(); n != 1 {
 		t.Errorf("the traffic port got %d requests, want 1", n)
 	}
 	if health.least(2) == 0 {
@@ -215,7 +216,7 @@ func checkPort(t *T) {
 func checksNotLogged(t *T) {
 	target := startChecked(t, passing)
 	c := newCloud(t, checked)
-	c.serve(target.rawTarget)
+	c.serve(target.Target)
 	t.eventually("checks", func() bool { return target.least(2) >= 3 })
 	if got := c.copy(t); len(got) != 0 {
 		t.Errorf("log has %d lines", len(got))
@@ -225,9 +226,9 @@ func checksNotLogged(t *T) {
 func failOpen(t *T) {
 	a, b := startChecked(t, failing), startChecked(t, failing)
 	c := newCloud(t, checked)
-	c.register(a.rawTarget, b.rawTarget)
+	c.register(a.Target, b.Target)
 	for _, target := range []*checkedTarget{a, b} {
-		c.wantOnNode(target.rawTarget, 0, elb.StateUnhealthy)
+		c.wantOnNode(target.Target, 0, elb.StateUnhealthy)
 	}
 	for range 4 {
 		wantStatus(t, "fail-open", c.get(0, "/"), http.StatusOK)
@@ -245,9 +246,9 @@ func failOpen(t *T) {
 func healthyOnly(t *T) {
 	good, bad := startChecked(t, passing), startChecked(t, failing)
 	c := newCloud(t, checked)
-	c.register(bad.rawTarget)
-	c.wantHealth(bad.rawTarget, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
-	c.serve(good.rawTarget)
+	c.register(bad.Target)
+	c.wantHealth(bad.Target, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
+	c.serve(good.Target)
 	for range 4 {
 		wantStatus(t, "request", c.get(0, "/"), http.StatusOK)
 	}

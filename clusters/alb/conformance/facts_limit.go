@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/scripted"
 )
 
 func limitFacts() []Fact {
@@ -38,7 +39,7 @@ func wantError(t *T, what string, err, want error) {
 }
 
 func targetsPerGroup(t *T) {
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t)
 	c.serve(target)
 	t.must(c.api.RegisterTargets(t.Context(), frontGroup, manyTargets(999, 0)))
@@ -107,7 +108,7 @@ func groupsPerLoadBalancer(t *T) {
 }
 
 func throttling(t *T) {
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, func(o *cloudOptions) { o.settings.Rates.Targets = elb.Rate{PerSecond: 1e-6, Burst: 1} })
 	c.serve(target)
 	err := c.api.DeregisterTargets(t.Context(), frontGroup, addrs(target))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 func logFacts() []Fact {
@@ -23,8 +24,8 @@ func logFacts() []Fact {
 }
 
 func ownBadGateway(t *T) {
-	target := startTarget(t, once("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nmine"))
-	f := newFront(t, []string{target.addr()})
+	target := startTarget(t, scripted.Once("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nmine"))
+	f := newFront(t, []string{target.Address()})
 	if a := f.get("/"); a.status != 502 || a.body != "mine" {
 		t.Errorf("status %d, body %q", a.status, a.body)
 	}
@@ -33,11 +34,11 @@ func ownBadGateway(t *T) {
 
 func logTells(t *T) {
 	peer := make(chan string, 1)
-	target := startTarget(t, func(x *exchange) {
+	target := startTarget(t, func(x *scripted.Exchange) {
 		peer <- x.RemoteAddr().String()
-		echo(x)
+		scripted.Echo(x)
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	before := time.Now()
 	req := newRequest(t, http.MethodPost, f.url+"/a?b=\"%C3%A4", strings.NewReader("hello"))
 	req.Header.Set("X-Lameduck-Request", "id-\"1\"")
@@ -50,7 +51,7 @@ func logTells(t *T) {
 	if host, _, err := net.SplitHostPort(l.Client); err != nil || host != "127.0.0.1" {
 		t.Errorf("log: client %q", l.Client)
 	}
-	if l.Target != target.addr() || l.Local != wait(t, "connection", peer) || l.Reused {
+	if l.Target != target.Address() || l.Local != wait(t, "connection", peer) || l.Reused {
 		t.Errorf("log: target %s, local %s, reused %v", l.Target, l.Local, l.Reused)
 	}
 	if l.Time.Before(before.Add(-time.Second)) || l.Time.After(time.Now()) {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"lameduck/clusters/alb/scripted"
 )
 
 func messageFacts() []Fact {
@@ -23,12 +25,12 @@ func messageFacts() []Fact {
 // headOf sends raw bytes and returns the request as the target saw it.
 func headOf(t *T, request string) *http.Request {
 	seen := make(chan *http.Request, 1)
-	target := startTarget(t, func(x *exchange) {
-		r := x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		r := x.Request()
 		seen <- r
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nKeep-Alive: timeout=1\r\nX-Open: 1\r\n\r\n")
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nKeep-Alive: timeout=1\r\nX-Open: 1\r\n\r\n")
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	c := f.dial()
 	send(t, c, request)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -40,16 +42,16 @@ func headOf(t *T, request string) *http.Request {
 }
 
 func targetCloses(t *T) {
-	target := startTarget(t, func(x *exchange) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
-		x.request() // it is the load balancer that closes
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+		x.Request() // it is the load balancer that closes
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	for range 2 {
 		f.get("/")
 	}
-	if n := target.conns.Load(); n != 2 {
+	if n := target.Conns.Load(); n != 2 {
 		t.Errorf("%d connections, want 2", n)
 	}
 }
@@ -98,24 +100,24 @@ func hopByHopHeaders(t *T) {
 }
 
 func bodilessAnswers(t *T) {
-	target := startTarget(t, func(x *exchange) {
-		for r := x.request(); r != nil; r = x.request() {
+	target := startTarget(t, func(x *scripted.Exchange) {
+		for r := x.Request(); r != nil; r = x.Request() {
 			switch r.URL.Path {
 			case "/204":
-				x.say("HTTP/1.1 204 No Content\r\n\r\n")
+				x.Say("HTTP/1.1 204 No Content\r\n\r\n")
 			case "/304":
-				x.say("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nContent-Length: 5\r\n\r\n")
+				x.Say("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nContent-Length: 5\r\n\r\n")
 			case "/hints":
-				x.say("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				x.Say("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			default:
-				x.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+				x.Say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
 				if r.Method != http.MethodHead {
-					x.say("hello")
+					x.Say("hello")
 				}
 			}
 		}
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -128,14 +130,14 @@ func bodilessAnswers(t *T) {
 			t.Errorf("%s %s: status %d, body %q", c.method, c.path, a.status, a.body)
 		}
 	}
-	if n := target.conns.Load(); n != 1 {
+	if n := target.Conns.Load(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
 }
 
 func expectContinue(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()})
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()})
 	c := f.dial()
 	br := bufio.NewReader(c)
 	send(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
@@ -155,11 +157,11 @@ func expectContinue(t *T) {
 
 func oldClient(t *T) {
 	seen := make(chan *http.Request, 1)
-	target := startTarget(t, func(x *exchange) {
-		seen <- x.request()
-		x.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		seen <- x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	got := f.raw("GET / HTTP/1.0\r\n\r\n")
 	if !strings.HasSuffix(got, "\r\n\r\nok") || strings.Contains(got, "chunked") {
 		t.Errorf("got %q", got)

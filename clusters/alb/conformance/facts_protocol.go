@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 func protocolFacts() []Fact {
@@ -36,45 +37,45 @@ func listenTLS(t *T) func(*frontOptions) {
 }
 
 func targetCertificate(t *T) {
-	target := startTargetAt(t, "127.0.0.1:0", ownCertificate(t), echo) // expired, signed by nobody
-	f := newFront(t, []string{target.addr()}, toTLS)
+	target := startTargetAt(t, "127.0.0.1:0", ownCertificate(t), scripted.Echo) // expired, signed by nobody
+	f := newFront(t, []string{target.Address()}, toTLS)
 	for range 2 {
 		wantStatus(t, "TLS target", f.get("/"), http.StatusOK)
 	}
-	if n := target.conns.Load(); n != 1 {
+	if n := target.Conns.Load(); n != 1 {
 		t.Errorf("%d connections, want 1: they are kept", n)
 	}
 }
 
 func targetHandshakeTimeout(t *T) {
-	target := startTarget(t, func(x *exchange) { _, _ = io.Copy(io.Discard, x) })
-	f := newFront(t, []string{target.addr()}, toTLS, func(o *frontOptions) { o.pool.HandshakeTimeout = 100 * time.Millisecond })
+	target := startTarget(t, func(x *scripted.Exchange) { _, _ = io.Copy(io.Discard, x) })
+	f := newFront(t, []string{target.Address()}, toTLS, func(o *frontOptions) { o.pool.HandshakeTimeout = 100 * time.Millisecond })
 	wantStatus(t, "silent TLS target", f.get("/"), http.StatusBadGateway)
 	wantLine(t, f.line(), 502, 0, accesslog.PhaseConnect, accesslog.ErrorTLS)
 }
 
 func targetHandshakeFails(t *T) {
-	target := startTarget(t, func(x *exchange) {
-		if _, err := x.br.ReadByte(); err == nil {
-			x.say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") // speaks no TLS
+	target := startTarget(t, func(x *scripted.Exchange) {
+		if _, err := x.Reader.ReadByte(); err == nil {
+			x.Say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") // speaks no TLS
 		}
 	})
-	f := newFront(t, []string{target.addr()}, toTLS)
+	f := newFront(t, []string{target.Address()}, toTLS)
 	wantStatus(t, "plain target", f.get("/"), http.StatusBadGateway)
 	wantLine(t, f.line(), 502, 0, accesslog.PhaseConnect, accesslog.ErrorTLS)
 }
 
 // seenHeaders answers with what a request had.
-func seenHeaders(x *exchange) {
-	for r := x.request(); r != nil; r = x.request() {
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Seen: " + r.Proto + " " + r.Host + " " + r.Header.Get("X-Forwarded-Proto") +
+func seenHeaders(x *scripted.Exchange) {
+	for r := x.Request(); r != nil; r = x.Request() {
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Seen: " + r.Proto + " " + r.Host + " " + r.Header.Get("X-Forwarded-Proto") +
 			" " + r.Header.Get("X-Forwarded-For") + "\r\n\r\n")
 	}
 }
 
 func httpsListener(t *T) {
 	target := startTarget(t, seenHeaders)
-	f := newFront(t, []string{target.addr()}, listenTLS(t))
+	f := newFront(t, []string{target.Address()}, listenTLS(t))
 	a := f.get("/")
 	if got, want := a.header.Get("X-Seen"), "HTTP/1.1 "+f.addr()+" https 127.0.0.1"; a.status != 200 || got != want {
 		t.Errorf("status %d, target saw %q, want %q", a.status, got, want)
@@ -89,23 +90,23 @@ func httpsListener(t *T) {
 func http2Listener(t *T) {
 	const parallel = 10
 	answers := make(chan struct{})
-	target := startTarget(t, func(x *exchange) {
-		r := x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		r := x.Request()
 		if r == nil {
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
 		hold(t, answers)
-		x.say("HTTP/1.1 200 OK\r\nConnection: close\r\nX-Proto: " + r.Proto + "\r\n\r\n" + string(body))
+		x.Say("HTTP/1.1 200 OK\r\nConnection: close\r\nX-Proto: " + r.Proto + "\r\n\r\n" + string(body))
 	})
-	f := newFront(t, []string{target.addr()}, listenTLS(t))
+	f := newFront(t, []string{target.Address()}, listenTLS(t))
 	client := newClient(t, true)
 	got := make(chan answer, parallel)
 	for range parallel {
 		req := newRequest(t, http.MethodPost, f.url, strings.NewReader("hello"))
 		go func() { got <- do(t, client, req) }()
 	}
-	t.eventually("all requests at the target", func() bool { return target.requests.Load() == parallel })
+	t.eventually("all requests at the target", func() bool { return target.Requests.Load() == parallel })
 	close(answers)
 	for range parallel {
 		if a := wait(t, "answer", got); a.status != 200 || a.body != "hello" || a.header.Get("X-Proto") != "HTTP/1.1" {
@@ -126,9 +127,9 @@ func http2Listener(t *T) {
 
 func http2Failure(t *T) {
 	good, release := held(t)
-	dead := startTarget(t, echo)
+	dead := startTarget(t, scripted.Echo)
 	dead.Close()
-	f := newFront(t, []string{good.addr(), dead.addr()}, listenTLS(t))
+	f := newFront(t, []string{good.Address(), dead.Address()}, listenTLS(t))
 	client := newClient(t, true)
 	inFlight := begin(t, client, f.url, good)
 	wantStatus(t, "refused", get(t, client, f.url), http.StatusBadGateway)
@@ -140,21 +141,21 @@ const upgrade = "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgra
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 
 // switches takes an Upgrade and sends back what comes then, in one piece.
-func switches(x *exchange) {
-	r, err := http.ReadRequest(x.br)
+func switches(x *scripted.Exchange) {
+	r, err := http.ReadRequest(x.Reader)
 	if err != nil || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Header.Get("Sec-Websocket-Key") == "" {
-		x.say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+		x.Say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 		return
 	}
-	x.target.requests.Add(1)
-	x.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nearly")
+	x.Target.Requests.Add(1)
+	x.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nearly")
 	buf := make([]byte, 100)
 	for {
-		n, err := x.br.Read(buf)
+		n, err := x.Reader.Read(buf)
 		if err != nil {
 			return
 		}
-		x.say(string(buf[:n]))
+		x.Say(string(buf[:n]))
 	}
 }
 
@@ -182,13 +183,13 @@ func wantRead(t *T, r io.Reader, want string) {
 
 func webSocket(t *T) {
 	target := startTarget(t, switches)
-	f := newFront(t, []string{target.addr()}, idleOf(never)) // which would end it too
+	f := newFront(t, []string{target.Address()}, idleOf(never)) // which would end it too
 	c, br := openSocket(t, f)
 	for _, text := range []string{"a", "hello", strings.Repeat("x", 90)} {
 		send(t, c, text)
 		wantRead(t, br, text)
 	}
-	target.closeConns()
+	target.CloseConns()
 	if rest, err := io.ReadAll(br); len(rest) > 0 {
 		t.Errorf("after the target's end: %q, %v", rest, err)
 	}
@@ -199,8 +200,8 @@ func webSocket(t *T) {
 }
 
 func webSocketRefused(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()})
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()})
 	c := f.dial()
 	send(t, c, upgrade)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -215,7 +216,7 @@ func webSocketRefused(t *T) {
 
 func webSocketIdle(t *T) {
 	target := startTarget(t, switches)
-	f := newFront(t, []string{target.addr()}, idleOf(shortIdle))
+	f := newFront(t, []string{target.Address()}, idleOf(shortIdle))
 	_, br := openSocket(t, f)
 	if rest, _ := io.ReadAll(br); len(rest) > 0 {
 		t.Errorf("read %q", rest)
@@ -224,7 +225,7 @@ func webSocketIdle(t *T) {
 
 func webSocketLog(t *T) {
 	target := startTarget(t, switches)
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	c, br := openSocket(t, f)
 	send(t, c, "hello")
 	wantRead(t, br, "hello")
@@ -233,7 +234,7 @@ func webSocketLog(t *T) {
 	}
 	c.Close()
 	l := f.line()
-	if l.Type != "ws" || l.Status != 101 || l.TargetStatus != 101 || l.Target != target.addr() {
+	if l.Type != "ws" || l.Status != 101 || l.TargetStatus != 101 || l.Target != target.Address() {
 		t.Errorf("log: type %q, status %d, target status %d, target %q", l.Type, l.Status, l.TargetStatus, l.Target)
 	}
 	if l.ReceivedTotal < int64(len(upgrade)+len("hello")) || l.SentTotal < int64(len("earlyhello")) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/scripted"
 )
 
 func reasonFacts() []Fact {
@@ -28,35 +29,35 @@ func reasonFacts() []Fact {
 func registrationInProgress(t *T) {
 	target := startChecked(t, passing)
 	c := newCloud(t, checked, func(o *cloudOptions) { o.group.RegistrationLag = &elb.Range{Min: never, Max: never} })
-	c.register(target.rawTarget)
-	c.wantHealth(target.rawTarget, elb.StateInitial, elb.ReasonRegistrationInProgress)
-	if n := target.conns.Load(); n != 0 {
+	c.register(target.Target)
+	c.wantHealth(target.Target, elb.StateInitial, elb.ReasonRegistrationInProgress)
+	if n := target.Conns.Load(); n != 0 {
 		t.Errorf("%d checks, want none yet", n)
 	}
 }
 
 func initialHealthChecking(t *T) {
-	silent := startTarget(t, func(x *exchange) {
-		x.request()
-		x.request()
+	silent := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Request()
 	})
 	c := newCloud(t, checked, func(o *cloudOptions) { o.group.HealthCheck.Timeout = never })
 	c.register(silent)
-	t.eventually("checks", func() bool { return silent.requests.Load() >= 2 })
+	t.eventually("checks", func() bool { return silent.Requests.Load() >= 2 })
 	c.wantHealth(silent, elb.StateInitial, elb.ReasonInitialHealthChecking)
 }
 
 func responseCodeMismatch(t *T) {
 	target := startChecked(t, failing)
 	c := newCloud(t, checked)
-	c.register(target.rawTarget)
-	c.wantHealth(target.rawTarget, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
+	c.register(target.Target)
+	c.wantHealth(target.Target, elb.StateUnhealthy, elb.ReasonResponseCodeMismatch)
 }
 
 func checkTimeout(t *T) {
-	silent := startTarget(t, func(x *exchange) {
-		x.request()
-		x.request()
+	silent := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Request()
 	})
 	c := newCloud(t, checked, func(o *cloudOptions) { o.group.HealthCheck.Timeout = 20 * time.Millisecond })
 	c.register(silent)
@@ -64,9 +65,9 @@ func checkTimeout(t *T) {
 }
 
 func failedHealthChecks(t *T) {
-	dead := startTarget(t, echo)
+	dead := startTarget(t, scripted.Echo)
 	dead.Close()
-	garbage := startTarget(t, once("hello\r\n\r\n"))
+	garbage := startTarget(t, scripted.Once("hello\r\n\r\n"))
 	c := newCloud(t, checked)
 	c.register(dead, garbage)
 	c.wantHealth(dead, elb.StateUnhealthy, elb.ReasonFailedHealthChecks)
@@ -76,17 +77,17 @@ func failedHealthChecks(t *T) {
 func notInUse(t *T) {
 	target := startChecked(t, passing)
 	c := newCloud(t, checked, func(o *cloudOptions) { o.lb.Default = elb.Action{} })
-	c.register(target.rawTarget)
-	c.wantHealth(target.rawTarget, elb.StateUnused, elb.ReasonNotInUse)
-	if n := target.conns.Load(); n != 0 {
+	c.register(target.Target)
+	c.wantHealth(target.Target, elb.StateUnused, elb.ReasonNotInUse)
+	if n := target.Conns.Load(); n != 0 {
 		t.Errorf("%d checks, want none: nobody uses the group", n)
 	}
 	c.update(func(lb *elb.LoadBalancer) { lb.Default = forward(frontGroup) })
-	c.wantHealth(target.rawTarget, elb.StateHealthy, "")
+	c.wantHealth(target.Target, elb.StateHealthy, "")
 }
 
 func notRegistered(t *T) {
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, func(o *cloudOptions) { o.group.DeregistrationDelay = 50 * time.Millisecond })
 	c.serve(target)
 	start := time.Now()
@@ -129,7 +130,7 @@ func reasonNames(t *T) {
 
 func registrationLag(t *T) {
 	const lag = 50 * time.Millisecond
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, func(o *cloudOptions) { o.group.RegistrationLag = &elb.Range{Min: lag, Max: lag} })
 	start := time.Now()
 	c.register(target)
@@ -141,7 +142,7 @@ func registrationLag(t *T) {
 
 func unusable(t *T) {
 	for _, want := range []int{http.StatusServiceUnavailable, http.StatusBadGateway} {
-		target := startTarget(t, echo)
+		target := startTarget(t, scripted.Echo)
 		c := newCloud(t, func(o *cloudOptions) {
 			o.settings.UnusableStatus = want
 			o.group.RegistrationLag = &elb.Range{Min: never, Max: never}

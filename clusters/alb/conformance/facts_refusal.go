@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 func refusalFacts() []Fact {
@@ -22,15 +23,15 @@ func refusalFacts() []Fact {
 
 func clientGoes(t *T) {
 	ended := make(chan struct{})
-	target := startTarget(t, func(x *exchange) {
-		x.request()
-		x.request() // the load balancer gives the connection up
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Request() // the load balancer gives the connection up
 		close(ended)
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	c := f.dial()
 	send(t, c, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-	t.eventually("request", func() bool { return target.requests.Load() == 1 })
+	t.eventually("request", func() bool { return target.Requests.Load() == 1 })
 	c.Close()
 	wait(t, "end of the connection", ended)
 	wantLine(t, f.line(), 460, 0, accesslog.PhaseWait, accesslog.ErrorClientClosed)
@@ -38,13 +39,13 @@ func clientGoes(t *T) {
 
 func clientGoesSending(t *T) {
 	got := make(chan struct{})
-	target := startTarget(t, func(x *exchange) {
-		if _, err := x.br.ReadString('x'); err == nil { // the body's first byte
+	target := startTarget(t, func(x *scripted.Exchange) {
+		if _, err := x.Reader.ReadString('x'); err == nil { // the body's first byte
 			close(got)
 		}
-		_, _ = io.Copy(io.Discard, x.br)
+		_, _ = io.Copy(io.Discard, x.Reader)
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	c := f.dial()
 	send(t, c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nx")
 	wait(t, "body at the target", got)
@@ -57,8 +58,8 @@ func clientGoesSending(t *T) {
 }
 
 func tooManyForwarded(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()})
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()})
 	for n, want := range map[int]int{30: 200, 31: 463} {
 		req := newRequest(t, http.MethodGet, f.url, nil)
 		req.Header.Set("X-Forwarded-For", strings.TrimSuffix(strings.Repeat("198.18.0.1, ", n), ", "))
@@ -69,20 +70,20 @@ func tooManyForwarded(t *T) {
 }
 
 func wrongProtocol(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()}, listenTLS(t))
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()}, listenTLS(t))
 	f.client = newClient(t, true)
 	req := newRequest(t, http.MethodPost, f.url, strings.NewReader("x"))
 	req.Header.Set("Content-Type", "application/grpc")
 	wantStatus(t, "gRPC to a target group of HTTP/1.1", f.do(req), 464)
-	if n := target.requests.Load(); n != 0 {
+	if n := target.Requests.Load(); n != 0 {
 		t.Errorf("the target got %d requests, want 0", n)
 	}
 }
 
 func refusedRequests(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()})
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()})
 	for request, want := range map[string]int{
 		"GET / HTTP/1.1\r\n\r\n":                                                                              400,
 		"GET / HTTP/1.1\r\nHost: x\r\nbad line\r\n\r\n":                                                       400,
@@ -105,14 +106,14 @@ func refusedRequests(t *T) {
 			t.Errorf("%.40q: %s, want %d", request, got, want)
 		}
 	}
-	if n := target.requests.Load(); n != 0 {
+	if n := target.Requests.Load(); n != 0 {
 		t.Errorf("target got %d requests, want 0", n)
 	}
 }
 
 func bodyStalls(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()}, idleOf(shortIdle))
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()}, idleOf(shortIdle))
 	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello")
 	if !strings.HasPrefix(got, "HTTP/1.1 408 ") {
 		t.Errorf("got %q", got)

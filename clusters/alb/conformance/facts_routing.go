@@ -5,6 +5,7 @@ import (
 
 	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/proxy"
+	"lameduck/clusters/alb/scripted"
 )
 
 func routingFacts() []Fact {
@@ -18,14 +19,14 @@ func routingFacts() []Fact {
 }
 
 func noRetryOnOtherTarget(t *T) {
-	good := startTarget(t, echo)
-	dead := startTarget(t, echo)
+	good := startTarget(t, scripted.Echo)
+	dead := startTarget(t, scripted.Echo)
 	dead.Close()
-	f := newFront(t, []string{dead.addr(), good.addr()})
+	f := newFront(t, []string{dead.Address(), good.Address()})
 	if a := f.get("/"); a.status != http.StatusBadGateway {
 		t.Errorf("status %d, want 502", a.status)
 	}
-	if n := good.conns.Load(); n != 0 {
+	if n := good.Conns.Load(); n != 0 {
 		t.Errorf("the other target got %d connections, want 0", n)
 	}
 	wantLine(t, f.line(), 502, 0, accesslog.PhaseConnect, "ECONNREFUSED")
@@ -33,16 +34,16 @@ func noRetryOnOtherTarget(t *T) {
 
 func noRetryOnReusedConnection(t *T) {
 	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "POST"} {
-		target := startTarget(t, func(x *exchange) {
-			x.request()
-			x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-			x.request() // and close without an answer
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
+			x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			x.Request() // and close without an answer
 		})
-		f := newFront(t, []string{target.addr()})
+		f := newFront(t, []string{target.Address()})
 		f.get("/")
 		f.line() // first: a line is written after its answer
 		wantStatus(t, method, f.do(newRequest(t, method, f.url, nil)), http.StatusBadGateway)
-		if c, r := target.conns.Load(), target.requests.Load(); c != 1 || r != 2 {
+		if c, r := target.Conns.Load(), target.Requests.Load(); c != 1 || r != 2 {
 			t.Errorf("%s: target saw %d connections and %d requests, want 1 and 2", method, c, r)
 		}
 		l := f.wait(t, 2)[1]
@@ -54,12 +55,12 @@ func noRetryOnReusedConnection(t *T) {
 }
 
 func connectionsAreShared(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()})
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()})
 	for range 5 { // five client connections: front's client keeps none
 		f.get("/")
 	}
-	if n := target.conns.Load(); n != 1 {
+	if n := target.Conns.Load(); n != 1 {
 		t.Errorf("target saw %d connections, want 1", n)
 	}
 }
@@ -67,15 +68,15 @@ func connectionsAreShared(t *T) {
 func poolOrder(t *T) {
 	for order, want := range map[proxy.PoolOrder]string{proxy.PoolLIFO: "1", proxy.PoolFIFO: "2"} {
 		release := make(chan struct{})
-		target := startTarget(t, func(x *exchange) {
-			for r := x.request(); r != nil; r = x.request() {
+		target := startTarget(t, func(x *scripted.Exchange) {
+			for r := x.Request(); r != nil; r = x.Request() {
 				if r.URL.Path == "/hold" {
 					hold(t, release)
 				}
-				x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Conn: " + string(rune('0'+x.number)) + "\r\n\r\nok")
+				x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Conn: " + string(rune('0'+x.Number)) + "\r\n\r\nok")
 			}
 		})
-		f := newFront(t, []string{target.addr()}, func(o *frontOptions) { o.pool.Order = order })
+		f := newFront(t, []string{target.Address()}, func(o *frontOptions) { o.pool.Order = order })
 		first := begin(t, f.client, f.url+"/hold", target) // connection 1
 		second := f.get("/")                               // connection 2 becomes idle ...
 		if got := second.header.Get("X-Conn"); got != "2" {
@@ -92,7 +93,7 @@ func poolOrder(t *T) {
 
 func doneOnce(t *T) {
 	target, release := held(t)
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	inFlight := f.begin(target)
 	counted := f.router.targets[0]
 	if n := counted.done.Load(); n != 0 {

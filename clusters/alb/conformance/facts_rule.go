@@ -8,6 +8,7 @@ import (
 
 	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/scripted"
 )
 
 func ruleFacts() []Fact {
@@ -181,7 +182,7 @@ func redirectPort(t *T) {
 }
 
 func actionsLogged(t *T) {
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	c := newCloud(t, withRules(
 		elb.Rule{Paths: []string{"/fixed"}, Action: says("x")},
 		elb.Rule{Paths: []string{"/redirect"}, Action: elb.Action{Redirect: &elb.Redirect{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 func statusFacts() []Fact {
@@ -67,8 +68,8 @@ func malformedAnswers(t *T) {
 		strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 20) + "HTTP/1.1 200 OK\r\n\r\n",
 		"\x16\x03\x01\x02\x00\x01\n\n",
 	} {
-		target := startTarget(t, once(bad))
-		f := newFront(t, []string{target.addr()})
+		target := startTarget(t, scripted.Once(bad))
+		f := newFront(t, []string{target.Address()})
 		if a := f.get("/"); a.status != http.StatusBadGateway {
 			t.Errorf("%q: status %d, want 502", bad, a.status)
 		}
@@ -82,8 +83,8 @@ func bigAnswerHead(t *T) {
 		return start + strings.Repeat("x", size-len(start)-len(end)) + end + "ok"
 	}
 	for size, want := range map[int]int{32 << 10: 200, 32<<10 + 1: 502} {
-		target := startTarget(t, once(head(size)))
-		f := newFront(t, []string{target.addr()})
+		target := startTarget(t, scripted.Once(head(size)))
+		f := newFront(t, []string{target.Address()})
 		if a := f.get("/"); a.status != want {
 			t.Errorf("%d bytes: status %d, want %d", size, a.status, want)
 		}
@@ -94,12 +95,12 @@ func bigAnswerHead(t *T) {
 }
 
 func shortBody(t *T) {
-	target := startTarget(t, func(x *exchange) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
-		x.request() // until the load balancer closes
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+		x.Request() // until the load balancer closes
 	})
-	f := newFront(t, []string{target.addr()}, idleOf(shortIdle))
+	f := newFront(t, []string{target.Address()}, idleOf(shortIdle))
 	a := f.get("/")
 	if a.status != 200 || a.body != "hello" || !errors.Is(a.err, io.ErrUnexpectedEOF) {
 		t.Errorf("client saw status %d, body %q, error %v; want 200, hello, unexpected EOF", a.status, a.body, a.err)
@@ -114,20 +115,20 @@ func shortBody(t *T) {
 func brokenBody(t *T) {
 	for name, c := range map[string]struct {
 		head string
-		end  func(*exchange)
+		end  func(*scripted.Exchange)
 		want string
 	}{
-		"FIN, length":  {"Content-Length: 10\r\n\r\nhello", func(x *exchange) { x.Close() }, accesslog.ErrorEOF},
-		"FIN, chunked": {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", func(x *exchange) { x.Close() }, accesslog.ErrorEOF},
-		"bad chunk":    {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n", func(x *exchange) { x.Close() }, accesslog.ErrorMalformed},
-		"long, FIN":    {"Content-Length: 100000\r\n\r\nhello", func(x *exchange) { x.Close() }, accesslog.ErrorEOF},
+		"FIN, length":  {"Content-Length: 10\r\n\r\nhello", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
+		"FIN, chunked": {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
+		"bad chunk":    {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorMalformed},
+		"long, FIN":    {"Content-Length: 100000\r\n\r\nhello", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
 	} {
-		target := startTarget(t, func(x *exchange) {
-			x.request()
-			x.say("HTTP/1.1 200 OK\r\n" + c.head)
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
+			x.Say("HTTP/1.1 200 OK\r\n" + c.head)
 			c.end(x)
 		})
-		f := newFront(t, []string{target.addr()})
+		f := newFront(t, []string{target.Address()})
 		if a := f.get("/"); a.status != 200 || a.body != "hello" || a.err == nil {
 			t.Errorf("%s: client saw status %d, body %q, error %v", name, a.status, a.body, a.err)
 		}
@@ -135,13 +136,13 @@ func brokenBody(t *T) {
 	}
 	// RST may overtake the body in the kernel, so only the log is certain.
 	reset := make(chan struct{})
-	target := startTarget(t, func(x *exchange) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
 		hold(t, reset)
-		x.reset()
+		x.Reset()
 	})
-	f := newFront(t, []string{target.addr()})
+	f := newFront(t, []string{target.Address()})
 	resp, err := f.client.Do(newRequest(t, http.MethodGet, f.url, nil))
 	t.must(err)
 	defer resp.Body.Close()

@@ -4,16 +4,13 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/proxy"
+	"lameduck/clusters/alb/scripted"
 )
 
 func timeoutFacts() []Fact {
@@ -34,23 +31,10 @@ func timeoutFacts() []Fact {
 // fullBacklog is a listening socket that answers no further SYN: its backlog
 // of one is taken.
 func fullBacklog(t *T) string {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	addr, stop, err := scripted.FullBacklog()
+	t.Cleanup(stop)
 	t.must(err)
-	t.Cleanup(func() { unix.Close(fd) })
-	t.must(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	t.must(unix.Listen(fd, 0))
-	sa, err := unix.Getsockname(fd)
-	t.must(err)
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(sa.(*unix.SockaddrInet4).Port))
-	for range 8 {
-		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
-		if err != nil {
-			return addr
-		}
-		t.Cleanup(func() { c.Close() })
-	}
-	t.Fatalf("backlog does not fill")
-	return ""
+	return addr
 }
 
 func connectTimeout(t *T) {
@@ -66,11 +50,11 @@ func connectTimeout(t *T) {
 }
 
 func answerTimeout(t *T) {
-	target := startTarget(t, func(x *exchange) {
-		x.request()
-		x.request() // silence until the load balancer closes
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Request() // silence until the load balancer closes
 	})
-	f := newFront(t, []string{target.addr()}, idleOf(shortIdle))
+	f := newFront(t, []string{target.Address()}, idleOf(shortIdle))
 	if a := f.get("/"); a.status != http.StatusGatewayTimeout {
 		t.Errorf("status %d, want 504", a.status)
 	}
@@ -90,18 +74,18 @@ const (
 )
 
 func bytesResetIdle(t *T) {
-	target := startTarget(t, func(x *exchange) {
-		x.request()
-		x.say(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", resetN))
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", resetN))
 		tick := time.NewTicker(resetGap)
 		defer tick.Stop()
 		for range resetN {
 			<-tick.C
-			x.say("x")
+			x.Say("x")
 		}
-		x.request()
+		x.Request()
 	})
-	f := newFront(t, []string{target.addr()}, idleOf(resetIdle))
+	f := newFront(t, []string{target.Address()}, idleOf(resetIdle))
 	if a := f.get("/"); a.status != 200 || a.body != strings.Repeat("x", resetN) || a.err != nil {
 		t.Errorf("status %d, body %q, %v", a.status, a.body, a.err)
 	}
@@ -109,8 +93,8 @@ func bytesResetIdle(t *T) {
 }
 
 func uploadResetsIdle(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()}, idleOf(resetIdle))
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()}, idleOf(resetIdle))
 	body, in := io.Pipe()
 	go func() {
 		tick := time.NewTicker(resetGap)
@@ -129,11 +113,11 @@ func uploadResetsIdle(t *T) {
 
 func idleTargetConnection(t *T) {
 	ended := make(chan struct{})
-	target := startTarget(t, func(x *exchange) {
-		echo(x)
+	target := startTarget(t, func(x *scripted.Exchange) {
+		scripted.Echo(x)
 		close(ended)
 	})
-	f := newFront(t, []string{target.addr()}, idleOf(shortIdle))
+	f := newFront(t, []string{target.Address()}, idleOf(shortIdle))
 	f.get("/")
 	wait(t, "end of the connection", ended)
 	if idle, busy := f.pool().Size(); idle != 0 || busy != 0 {
@@ -142,8 +126,8 @@ func idleTargetConnection(t *T) {
 }
 
 func idleClientConnection(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()}, idleOf(shortIdle))
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()}, idleOf(shortIdle))
 	// No Connection: close, and yet the read ends.
 	if got := f.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.HasSuffix(got, "ok") {
 		t.Errorf("got %q", got)
@@ -151,36 +135,36 @@ func idleClientConnection(t *T) {
 }
 
 func clientKeepAlive(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()}, func(o *frontOptions) { o.limits.ClientKeepAlive = time.Nanosecond })
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()}, func(o *frontOptions) { o.limits.ClientKeepAlive = time.Nanosecond })
 	if got := f.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(got, "\r\nConnection: close\r\n") {
 		t.Errorf("got %q", got)
 	}
 }
 
 func closedIdleIsDropped(t *T) {
-	for name, end := range map[string]func(*exchange){
-		"FIN":          func(x *exchange) { x.Close() },
-		"RST":          (*exchange).reset,
-		"stray answer": func(x *exchange) { x.say("HTTP/1.1 408 Request Timeout\r\n\r\n") },
+	for name, end := range map[string]func(*scripted.Exchange){
+		"FIN":          func(x *scripted.Exchange) { x.Close() },
+		"RST":          (*scripted.Exchange).Reset,
+		"stray answer": func(x *scripted.Exchange) { x.Say("HTTP/1.1 408 Request Timeout\r\n\r\n") },
 	} {
 		ended := make(chan struct{}, 2)
-		target := startTarget(t, func(x *exchange) {
-			x.request()
-			x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-			if x.number == 1 {
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
+			x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			if x.Number == 1 {
 				end(x)
 				ended <- struct{}{}
-				x.request()
+				x.Request()
 			}
 		})
-		f := newFront(t, []string{target.addr()})
+		f := newFront(t, []string{target.Address()})
 		f.get("/")
 		wait(t, "end of the connection", ended) // on loopback the other end knows
 		if a := f.get("/"); a.status != 200 {
 			t.Errorf("%s: status %d, want 200", name, a.status)
 		}
-		if n := target.conns.Load(); n != 2 {
+		if n := target.Conns.Load(); n != 2 {
 			t.Errorf("%s: %d connections, want 2", name, n)
 		}
 	}
@@ -188,17 +172,17 @@ func closedIdleIsDropped(t *T) {
 
 func closeRace(t *T) {
 	for name, c := range map[string]struct {
-		end  func(*exchange)
+		end  func(*scripted.Exchange)
 		want string
 	}{
-		"FIN": {func(x *exchange) { x.Close() }, accesslog.ErrorEOF},
-		"RST": {(*exchange).reset, "ECONNRESET"},
+		"FIN": {func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
+		"RST": {(*scripted.Exchange).Reset, "ECONNRESET"},
 	} {
-		target := startTarget(t, func(x *exchange) {
-			x.request()
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
 			c.end(x)
 		})
-		f := newFront(t, []string{target.addr()})
+		f := newFront(t, []string{target.Address()})
 		if a := f.get("/"); a.status != http.StatusBadGateway {
 			t.Errorf("%s: status %d, want 502", name, a.status)
 		}
@@ -207,8 +191,8 @@ func closeRace(t *T) {
 }
 
 func changedIdle(t *T) {
-	target := startTarget(t, echo)
-	f := newFront(t, []string{target.addr()})
+	target := startTarget(t, scripted.Echo)
+	f := newFront(t, []string{target.Address()})
 	old := f.dial()
 	br := bufio.NewReader(old)
 	use := func() {

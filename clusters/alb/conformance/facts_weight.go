@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/elb"
+	"lameduck/clusters/alb/scripted"
 )
 
 func weightFacts() []Fact {
@@ -144,9 +145,9 @@ func groupSticky(t *T) {
 }
 
 // stickyGroup has two targets that say their names.
-func stickyGroup(t *T, d time.Duration) (*cloud, []*rawTarget) {
+func stickyGroup(t *T, d time.Duration) (*cloud, []*scripted.Target) {
 	c := newCloud(t, func(o *cloudOptions) { o.group.Stickiness.Duration = d })
-	targets := []*rawTarget{startTarget(t, named("a")), startTarget(t, named("b"))}
+	targets := []*scripted.Target{startTarget(t, named("a")), startTarget(t, named("b"))}
 	c.serve(targets...)
 	return c, targets
 }

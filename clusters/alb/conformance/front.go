@@ -12,6 +12,7 @@ import (
 
 	"lameduck/clusters/alb/accesslog"
 	"lameduck/clusters/alb/proxy"
+	"lameduck/clusters/alb/scripted"
 )
 
 // front is one load balancer node's data plane: one listener on loopback and a
@@ -134,7 +135,9 @@ func (f *front) do(req *http.Request) answer { return do(f.t, f.client, req) }
 func (f *front) line() accesslog.Line { return f.only(f.t) }
 
 // begin sends a GET and returns when the target has it.
-func (f *front) begin(target *rawTarget) <-chan answer { return begin(f.t, f.client, f.url, target) }
+func (f *front) begin(target *scripted.Target) <-chan answer {
+	return begin(f.t, f.client, f.url, target)
+}
 
 // send writes bytes.
 func send(t *T, w io.Writer, text string) {
@@ -196,12 +199,12 @@ func do(t *T, client *http.Client, req *http.Request) answer {
 }
 
 // begin sends a GET and returns when the target has it.
-func begin(t *T, client *http.Client, url string, target *rawTarget) <-chan answer {
+func begin(t *T, client *http.Client, url string, target *scripted.Target) <-chan answer {
 	result := make(chan answer, 1)
-	before := target.requests.Load()
+	before := target.Requests.Load()
 	req := newRequest(t, http.MethodGet, url, nil)
 	go func() { result <- do(t, client, req) }()
-	t.eventually("request in flight", func() bool { return target.requests.Load() > before })
+	t.eventually("request in flight", func() bool { return target.Requests.Load() > before })
 	return result
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 // answers reads n answers from a connection.
@@ -31,8 +32,8 @@ func answers(t *testing.T, br *bufio.Reader, n int) (all []answer) {
 
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	const n = 20
 	var all strings.Builder
@@ -66,8 +67,8 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 
 func TestOldClientMayKeepItsConnection(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	br := bufio.NewReader(c)
 	for range 2 {
@@ -84,8 +85,8 @@ func TestOldClientMayKeepItsConnection(t *testing.T) {
 
 func TestHeadThatDoesNotComeTimesOut(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = 200 * time.Millisecond })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = 200 * time.Millisecond })
 	c := f.dial()
 	stop := make(chan struct{})
 	go func() { // a byte now and then does not help
@@ -132,15 +133,15 @@ func TestClientThatGoesEndsTheConnectionAttempt(t *testing.T) {
 
 func TestClientThatDoesNotReadIsCut(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\n\r\n")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\n\r\n")
 		chunk := strings.Repeat("x", 1<<20)
 		for range 64 { // more than the buffers on the way hold
-			x.say(chunk)
+			x.Say(chunk)
 		}
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = 100 * time.Millisecond })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = 100 * time.Millisecond })
 	c := f.dial()
 	f.write(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	wantLine(t, f.line(), 200, 200, accesslog.PhaseBody, accesslog.ErrorClientIdle)
@@ -148,8 +149,8 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 
 func TestBrokenAnswerToOldClientIsReset(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, once("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"))
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Once("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"))
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	f.write(c, "GET / HTTP/1.0\r\n\r\n")
 	if got, err := io.ReadAll(c); err == nil {
@@ -206,12 +207,12 @@ func TestOwnAnswerBeforeTheBody(t *testing.T) {
 
 func TestCookiesAndDone(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say("HTTP/1.1 418 I'm a teapot\r\nSet-Cookie: own=1\r\nContent-Length: 0\r\n\r\n")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 418 I'm a teapot\r\nSet-Cookie: own=1\r\nContent-Length: 0\r\n\r\n")
 	})
 	for with, want := range map[string]string{"": "own=1 AWSALB=x; Path=/", "own": "own=1 AWSALB=x; Path=/", "other": "own=1"} {
-		f := frontWith(t, []string{target.addr()}, func(w *world) {
+		f := frontWith(t, []string{target.Address()}, func(w *world) {
 			w.router.route = func(_ Request, r *Route) { r.Cookies, r.CookiesWith = []string{"AWSALB=x; Path=/"}, with }
 		})
 		if got := strings.Join(f.get("/").header["Set-Cookie"], " "); got != want {
@@ -233,9 +234,9 @@ func (c *counts) ConnectionRejected() { c.rejected.Add(1) }
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	var clients, targets counts
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.m, w.pool.Metrics = &clients, &targets })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.m, w.pool.Metrics = &clients, &targets })
 	f.get("/")
 	f.get("/")
 	eventually(t, "end of two clients", func() bool { return clients.closed.Load() == 2 })
@@ -252,13 +253,13 @@ func TestMetrics(t *testing.T) {
 func TestShutdownAnswersWhatHasCome(t *testing.T) {
 	t.Parallel()
 	arrived, finish := make(chan struct{}), make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
 		close(arrived)
 		<-finish
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	idle, busy := f.dial(), f.dial()
 	f.write(busy, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-arrived
@@ -281,12 +282,12 @@ func TestShutdownAnswersWhatHasCome(t *testing.T) {
 func TestCloseCutsClients(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
 		close(arrived)
-		x.request()
+		x.Request()
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	f.write(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-arrived
@@ -299,9 +300,9 @@ func TestCloseCutsClients(t *testing.T) {
 
 func TestRequestSeenByRouter(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	var seen string
-	f := frontWith(t, []string{target.addr()}, func(w *world) {
+	f := frontWith(t, []string{target.Address()}, func(w *world) {
 		w.router.route = func(r Request, _ *Route) {
 			seen = strings.Join([]string{r.Method(), r.Host(), r.Target(), r.Header("X-One"), r.Header("User-Agent"), r.Header("None"), r.ClientIP(), r.Scheme()}, " ")
 		}

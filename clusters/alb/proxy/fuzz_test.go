@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"lameduck/clusters/alb/scripted"
 )
 
 // FuzzResponseHead compares our reading of a target's head with net/http's:
@@ -159,13 +161,13 @@ func FuzzExchange(f *testing.F) {
 		}
 	}
 	var answer atomic.Pointer[string]
-	target := startTarget(f, func(x *exchangeWith) {
+	target := startTarget(f, func(x *scripted.Exchange) {
 		if _, err := x.Read(make([]byte, 64<<10)); err == nil {
-			x.say(*answer.Load())
+			x.Say(*answer.Load())
 		}
 	})
 	// Incomplete requests wait for the idle timeout, so it is short.
-	lb := frontWith(f, []string{target.addr()}, func(w *world) { w.lim.Idle = 20 * time.Millisecond })
+	lb := frontWith(f, []string{target.Address()}, func(w *world) { w.lim.Idle = 20 * time.Millisecond })
 	f.Fuzz(func(t *testing.T, request, bytes []byte) {
 		s := string(bytes)
 		answer.Store(&s)

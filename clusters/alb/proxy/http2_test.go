@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"lameduck/clusters/alb/scripted"
 )
 
 // rawHTTP2 sends one request with any header fields, and returns the status of
@@ -60,15 +62,15 @@ func rawHTTP2(t *testing.T, addr string, fields ...[2]string) string {
 // that, or begin another.
 func TestHTTP2MethodIsChecked(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { secure(w, t) })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { secure(w, t) })
 	for method, want := range map[string]string{"GET": "200", "GET /admin HTTP/1.1": "400", `GE"T`: "400"} {
 		got := rawHTTP2(t, f.addr(), [2]string{":method", method}, [2]string{":scheme", "https"}, [2]string{":path", "/public"}, [2]string{":authority", "x"})
 		if got != want {
 			t.Errorf("%q: status %q, want %s", method, got, want)
 		}
 	}
-	if n := target.requests.Load(); n != 1 {
+	if n := target.Requests.Load(); n != 1 {
 		t.Errorf("the target got %d requests, want 1", n)
 	}
 }

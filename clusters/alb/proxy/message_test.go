@@ -15,18 +15,19 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 // headOf sends raw bytes and returns the request as the target saw it.
 func headOf(t *testing.T, request string) *http.Request {
 	t.Helper()
 	seen := make(chan *http.Request, 1)
-	target := startTarget(t, func(x *exchangeWith) {
-		r := x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		r := x.Request()
 		seen <- r
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nKeep-Alive: timeout=1\r\nX-Open: 1\r\n\r\n")
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nKeep-Alive: timeout=1\r\nX-Open: 1\r\n\r\n")
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	if _, err := io.WriteString(c, request); err != nil {
 		t.Fatal(err)
@@ -43,16 +44,16 @@ func headOf(t *testing.T, request string) *http.Request {
 
 func TestTargetCloses(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
-		x.request() // it is the load balancer that closes
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+		x.Request() // it is the load balancer that closes
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	for range 2 {
 		f.get("/")
 	}
-	if n := target.conns.Load(); n != 2 {
+	if n := target.Conns.Load(); n != 2 {
 		t.Errorf("%d connections, want 2", n)
 	}
 }
@@ -105,24 +106,24 @@ func TestHopByHopHeaders(t *testing.T) {
 
 func TestBodilessAnswers(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		for r := x.request(); r != nil; r = x.request() {
+	target := startTarget(t, func(x *scripted.Exchange) {
+		for r := x.Request(); r != nil; r = x.Request() {
 			switch r.URL.Path {
 			case "/204":
-				x.say("HTTP/1.1 204 No Content\r\n\r\n")
+				x.Say("HTTP/1.1 204 No Content\r\n\r\n")
 			case "/304":
-				x.say("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nContent-Length: 5\r\n\r\n")
+				x.Say("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nContent-Length: 5\r\n\r\n")
 			case "/hints":
-				x.say("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				x.Say("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			default:
-				x.say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+				x.Say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
 				if r.Method != http.MethodHead {
-					x.say("hello")
+					x.Say("hello")
 				}
 			}
 		}
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -138,7 +139,7 @@ func TestBodilessAnswers(t *testing.T) {
 			t.Errorf("%s %s: status %d, body %q", c.method, c.path, a.status, a.body)
 		}
 	}
-	if n := target.conns.Load(); n != 1 {
+	if n := target.Conns.Load(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
 }
@@ -151,21 +152,21 @@ func TestLargeBodies(t *testing.T) {
 	}
 	sum := sha256.Sum256(body)
 	want := hex.EncodeToString(sum[:])
-	framings := map[string]func(x *exchangeWith){
-		"/length": func(x *exchangeWith) { fmt.Fprintf(x, "Content-Length: %d\r\n\r\n%s", len(body), body) },
-		"/close":  func(x *exchangeWith) { fmt.Fprintf(x, "\r\n%s", body) },
-		"/chunked": func(x *exchangeWith) {
-			x.say("Transfer-Encoding: chunked\r\n\r\n")
+	framings := map[string]func(x *scripted.Exchange){
+		"/length": func(x *scripted.Exchange) { fmt.Fprintf(x, "Content-Length: %d\r\n\r\n%s", len(body), body) },
+		"/close":  func(x *scripted.Exchange) { fmt.Fprintf(x, "\r\n%s", body) },
+		"/chunked": func(x *scripted.Exchange) {
+			x.Say("Transfer-Encoding: chunked\r\n\r\n")
 			for rest := body; len(rest) > 0; {
 				n := min(len(rest), 1+len(rest)/7)
 				fmt.Fprintf(x, "%x;ext=1\r\n%s\r\n", n, rest[:n])
 				rest = rest[n:]
 			}
-			x.say("0\r\nX-Trailer: dropped\r\n\r\n")
+			x.Say("0\r\nX-Trailer: dropped\r\n\r\n")
 		},
 	}
-	target := startTarget(t, func(x *exchangeWith) {
-		for r := x.request(); r != nil; r = x.request() {
+	target := startTarget(t, func(x *scripted.Exchange) {
+		for r := x.Request(); r != nil; r = x.Request() {
 			h := sha256.New()
 			if _, err := io.Copy(h, r.Body); err != nil {
 				return
@@ -177,7 +178,7 @@ func TestLargeBodies(t *testing.T) {
 			}
 		}
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	for path := range framings {
 		for _, chunked := range []bool{false, true} {
 			var in io.Reader = strings.NewReader(string(body))
@@ -210,13 +211,13 @@ func TestAnswersStream(t *testing.T) {
 		"close":   "\r\na",
 	} {
 		next := make(chan struct{})
-		target := startTarget(t, func(x *exchangeWith) {
-			x.request()
-			x.say("HTTP/1.1 200 OK\r\n" + framing)
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
+			x.Say("HTTP/1.1 200 OK\r\n" + framing)
 			<-next
-			x.say("1\r\nb\r\n0\r\n\r\n") // more than needed where there is no chunking
+			x.Say("1\r\nb\r\n0\r\n\r\n") // more than needed where there is no chunking
 		})
-		f := frontWith(t, []string{target.addr()}, nil)
+		f := frontWith(t, []string{target.Address()}, nil)
 		resp, err := f.client.Get(f.url)
 		if err != nil {
 			t.Fatal(err)
@@ -236,8 +237,8 @@ func TestAnswersStream(t *testing.T) {
 func TestRequestsStream(t *testing.T) {
 	t.Parallel()
 	first := make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		r, err := http.ReadRequest(x.br)
+	target := startTarget(t, func(x *scripted.Exchange) {
+		r, err := http.ReadRequest(x.Reader)
 		if err != nil {
 			return
 		}
@@ -246,9 +247,9 @@ func TestRequestsStream(t *testing.T) {
 		}
 		close(first)
 		_, _ = io.Copy(io.Discard, r.Body)
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	body, in := io.Pipe()
 	go func() {
 		_, _ = in.Write([]byte("a"))
@@ -267,13 +268,13 @@ func TestRequestsStream(t *testing.T) {
 
 func TestEarlyAnswer(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		if _, err := x.br.ReadString('\n'); err == nil { // the request line is enough
-			x.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-			_, _ = io.Copy(io.Discard, x.br)
+	target := startTarget(t, func(x *scripted.Exchange) {
+		if _, err := x.Reader.ReadString('\n'); err == nil { // the request line is enough
+			x.Say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+			_, _ = io.Copy(io.Discard, x.Reader)
 		}
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhello"); err != nil {
 		t.Fatal(err)
@@ -293,8 +294,8 @@ func TestEarlyAnswer(t *testing.T) {
 
 func TestExpectContinue(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	br := bufio.NewReader(c)
 	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"); err != nil {
@@ -321,11 +322,11 @@ func TestExpectContinue(t *testing.T) {
 func TestOldClient(t *testing.T) {
 	t.Parallel()
 	seen := make(chan *http.Request, 1)
-	target := startTarget(t, func(x *exchangeWith) {
-		seen <- x.request()
-		x.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		seen <- x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	got := f.raw("GET / HTTP/1.0\r\n\r\n")
 	if !strings.HasSuffix(got, "\r\n\r\nok") || strings.Contains(got, "chunked") {
 		t.Errorf("got %q", got)
@@ -338,11 +339,11 @@ func TestOldClient(t *testing.T) {
 func TestLogTells(t *testing.T) {
 	t.Parallel()
 	peer := make(chan string, 1)
-	target := startTarget(t, func(x *exchangeWith) {
+	target := startTarget(t, func(x *scripted.Exchange) {
 		peer <- x.RemoteAddr().String()
-		echo(x)
+		scripted.Echo(x)
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	before := time.Now()
 	req, err := http.NewRequest(http.MethodPost, f.url+"/a?b=\"%C3%A4", strings.NewReader("hello"))
 	if err != nil {
@@ -358,7 +359,7 @@ func TestLogTells(t *testing.T) {
 	if host, _, err := net.SplitHostPort(l.Client); err != nil || host != "127.0.0.1" {
 		t.Errorf("log: client %q", l.Client)
 	}
-	if l.Target != target.addr() || l.Local != <-peer || l.Reused {
+	if l.Target != target.Address() || l.Local != <-peer || l.Reused {
 		t.Errorf("log: target %s, local %s, reused %v", l.Target, l.Local, l.Reused)
 	}
 	if l.Time.Before(before.Add(-time.Second)) || l.Time.After(time.Now()) {

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 // two makes two idle connections, the first one first.
-func two(t *testing.T, order PoolOrder) (p *Pool, target *rawTarget, first, second *targetConn) {
+func two(t *testing.T, order PoolOrder) (p *Pool, target *scripted.Target, first, second *targetConn) {
 	t.Helper()
-	target = startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.pool.Order = order })
+	target = startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.pool.Order = order })
 	p = f.pool()
 	for _, c := range []**targetConn{&first, &second} {
 		var err error
@@ -77,12 +78,12 @@ func TestPoolCloseEndsWhatIsInFlight(t *testing.T) {
 		name   string
 	}{CauseDeregistered: {502, accesslog.ErrorDeregistered}, CauseStopped: {0, accesslog.ErrorStopped}} {
 		arrived := make(chan struct{})
-		target := startTarget(t, func(x *exchangeWith) {
-			x.request()
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
 			close(arrived)
-			x.request()
+			x.Request()
 		})
-		f := frontWith(t, []string{target.addr()}, nil)
+		f := frontWith(t, []string{target.Address()}, nil)
 		go func() {
 			<-arrived
 			f.pool().Close(cause)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 func TestUnreachable(t *testing.T) {
@@ -61,8 +62,8 @@ func TestMalformedAnswers(t *testing.T) {
 		strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 20) + "HTTP/1.1 200 OK\r\n\r\n",
 		"\x16\x03\x01\x02\x00\x01\n\n",
 	} {
-		target := startTarget(t, once(bad))
-		f := frontWith(t, []string{target.addr()}, nil)
+		target := startTarget(t, scripted.Once(bad))
+		f := frontWith(t, []string{target.Address()}, nil)
 		if a := f.get("/"); a.status != http.StatusBadGateway {
 			t.Errorf("%q: status %d, want 502", bad, a.status)
 		}
@@ -77,8 +78,8 @@ func TestBigAnswerHead(t *testing.T) {
 		return start + strings.Repeat("x", size-len(start)-len(end)) + end + "ok"
 	}
 	for size, want := range map[int]int{32 << 10: 200, 32<<10 + 1: 502} {
-		target := startTarget(t, once(head(size)))
-		f := frontWith(t, []string{target.addr()}, nil)
+		target := startTarget(t, scripted.Once(head(size)))
+		f := frontWith(t, []string{target.Address()}, nil)
 		if a := f.get("/"); a.status != want {
 			t.Errorf("%d bytes: status %d, want %d", size, a.status, want)
 		}
@@ -104,12 +105,12 @@ func TestNoTarget(t *testing.T) {
 
 func TestShortBody(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
-		x.request() // until the load balancer closes
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+		x.Request() // until the load balancer closes
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
 	a := f.get("/")
 	if a.status != 200 || a.body != "hello" || !errors.Is(a.err, io.ErrUnexpectedEOF) {
 		t.Errorf("client saw status %d, body %q, error %v; want 200, hello, unexpected EOF", a.status, a.body, a.err)
@@ -125,20 +126,20 @@ func TestBrokenBody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		head string
-		end  func(*exchangeWith)
+		end  func(*scripted.Exchange)
 		want string
 	}{
-		"FIN, length":  {"Content-Length: 10\r\n\r\nhello", func(x *exchangeWith) { x.Close() }, accesslog.ErrorEOF},
-		"FIN, chunked": {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", func(x *exchangeWith) { x.Close() }, accesslog.ErrorEOF},
-		"bad chunk":    {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n", func(x *exchangeWith) { x.Close() }, accesslog.ErrorMalformed},
-		"long, FIN":    {"Content-Length: 100000\r\n\r\nhello", func(x *exchangeWith) { x.Close() }, accesslog.ErrorEOF},
+		"FIN, length":  {"Content-Length: 10\r\n\r\nhello", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
+		"FIN, chunked": {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
+		"bad chunk":    {"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorMalformed},
+		"long, FIN":    {"Content-Length: 100000\r\n\r\nhello", func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
 	} {
-		target := startTarget(t, func(x *exchangeWith) {
-			x.request()
-			x.say("HTTP/1.1 200 OK\r\n" + c.head)
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
+			x.Say("HTTP/1.1 200 OK\r\n" + c.head)
 			c.end(x)
 		})
-		f := frontWith(t, []string{target.addr()}, nil)
+		f := frontWith(t, []string{target.Address()}, nil)
 		if a := f.get("/"); a.status != 200 || a.body != "hello" || a.err == nil {
 			t.Errorf("%s: client saw status %d, body %q, error %v", name, a.status, a.body, a.err)
 		}
@@ -146,13 +147,13 @@ func TestBrokenBody(t *testing.T) {
 	}
 	// RST may overtake the body in the kernel, so only the log is certain.
 	reset := make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
 		<-reset
-		x.reset()
+		x.Reset()
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	resp, err := f.client.Get(f.url)
 	if err != nil {
 		t.Fatal(err)
@@ -168,17 +169,17 @@ func TestBrokenBody(t *testing.T) {
 func TestClientGoes(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.request() // the load balancer gives the connection up
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Request() // the load balancer gives the connection up
 		close(ended)
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	if _, err := io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "request", func() bool { return target.requests.Load() == 1 })
+	eventually(t, "request", func() bool { return target.Requests.Load() == 1 })
 	c.Close()
 	<-ended
 	wantLine(t, f.line(), statusClientClosed, 0, accesslog.PhaseWait, accesslog.ErrorClientClosed)
@@ -187,13 +188,13 @@ func TestClientGoes(t *testing.T) {
 func TestClientGoesSending(t *testing.T) {
 	t.Parallel()
 	got := make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		if _, err := x.br.ReadString('x'); err == nil { // the body's first byte
+	target := startTarget(t, func(x *scripted.Exchange) {
+		if _, err := x.Reader.ReadString('x'); err == nil { // the body's first byte
 			close(got)
 		}
-		_, _ = io.Copy(io.Discard, x.br)
+		_, _ = io.Copy(io.Discard, x.Reader)
 	})
-	f := frontWith(t, []string{target.addr()}, nil)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nx"); err != nil {
 		t.Fatal(err)
@@ -209,8 +210,8 @@ func TestClientGoesSending(t *testing.T) {
 
 func TestTooManyForwarded(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, nil)
 	for n, want := range map[int]int{30: 200, 31: 463} {
 		req, err := http.NewRequest(http.MethodGet, f.url, nil)
 		if err != nil {
@@ -225,8 +226,8 @@ func TestTooManyForwarded(t *testing.T) {
 
 func TestRefusedRequests(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, nil)
 	for request, want := range map[string]int{
 		"GET / HTTP/1.1\r\n\r\n":                                                                              400,
 		"GET / HTTP/1.1\r\nHost: x\r\nbad line\r\n\r\n":                                                       400,
@@ -251,15 +252,15 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("%.40q: %s, want %d", request, got, want)
 		}
 	}
-	if n := target.requests.Load(); n != 0 {
+	if n := target.Requests.Load(); n != 0 {
 		t.Errorf("target got %d requests, want 0", n)
 	}
 }
 
 func TestBodyStalls(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = 100 * time.Millisecond })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = 100 * time.Millisecond })
 	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello")
 	if !strings.HasPrefix(got, "HTTP/1.1 408 ") {
 		t.Errorf("got %q", got)
@@ -269,8 +270,8 @@ func TestBodyStalls(t *testing.T) {
 
 func TestOwnBadGateway(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, once("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nmine"))
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Once("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\nmine"))
+	f := frontWith(t, []string{target.Address()}, nil)
 	if a := f.get("/"); a.status != 502 || a.body != "mine" {
 		t.Errorf("status %d, body %q", a.status, a.body)
 	}

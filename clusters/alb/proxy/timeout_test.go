@@ -4,47 +4,25 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 // fullBacklog is a listening socket that answers no further SYN: its backlog
 // of one is taken.
 func fullBacklog(t *testing.T) string {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	addr, stop, err := scripted.FullBacklog()
+	t.Cleanup(stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(sa.(*unix.SockaddrInet4).Port))
-	for range 8 {
-		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
-		if err != nil {
-			return addr
-		}
-		t.Cleanup(func() { c.Close() })
-	}
-	t.Fatal("backlog does not fill")
-	return ""
+	return addr
 }
 
 func TestConnectTimeout(t *testing.T) {
@@ -62,11 +40,11 @@ func TestConnectTimeout(t *testing.T) {
 
 func TestAnswerTimeout(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.request() // silence until the load balancer closes
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Request() // silence until the load balancer closes
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
 	if a := f.get("/"); a.status != http.StatusGatewayTimeout {
 		t.Errorf("status %d, want 504", a.status)
 	}
@@ -83,18 +61,18 @@ const (
 
 func TestBytesResetIdle(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", resetN))
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", resetN))
 		tick := time.NewTicker(resetGap)
 		defer tick.Stop()
 		for range resetN {
 			<-tick.C
-			x.say("x")
+			x.Say("x")
 		}
-		x.request()
+		x.Request()
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = resetIdle })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = resetIdle })
 	if a := f.get("/"); a.status != 200 || a.body != strings.Repeat("x", resetN) || a.err != nil {
 		t.Errorf("status %d, body %q, %v", a.status, a.body, a.err)
 	}
@@ -103,8 +81,8 @@ func TestBytesResetIdle(t *testing.T) {
 
 func TestUploadResetsIdle(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = resetIdle })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = resetIdle })
 	body, in := io.Pipe()
 	go func() {
 		tick := time.NewTicker(resetGap)
@@ -127,11 +105,11 @@ func TestUploadResetsIdle(t *testing.T) {
 func TestIdleTargetConnection(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		echo(x)
+	target := startTarget(t, func(x *scripted.Exchange) {
+		scripted.Echo(x)
 		close(ended)
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
 	f.get("/")
 	<-ended
 	if idle, busy := f.pool().Size(); idle != 0 || busy != 0 {
@@ -141,8 +119,8 @@ func TestIdleTargetConnection(t *testing.T) {
 
 func TestIdleClientConnection(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = 50 * time.Millisecond })
 	// No Connection: close, and yet the read ends.
 	if got := f.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.HasSuffix(got, "ok") {
 		t.Errorf("got %q", got)
@@ -151,8 +129,8 @@ func TestIdleClientConnection(t *testing.T) {
 
 func TestClientKeepAlive(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.ClientKeepAlive = time.Nanosecond })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.ClientKeepAlive = time.Nanosecond })
 	if got := f.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(got, "\r\nConnection: close\r\n") {
 		t.Errorf("got %q", got)
 	}
@@ -160,36 +138,36 @@ func TestClientKeepAlive(t *testing.T) {
 
 func TestClosedIdleIsDropped(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*exchangeWith){
-		"FIN":          func(x *exchangeWith) { x.Close() },
-		"RST":          (*exchangeWith).reset,
-		"stray answer": func(x *exchangeWith) { x.say("HTTP/1.1 408 Request Timeout\r\n\r\n") },
+	for name, end := range map[string]func(*scripted.Exchange){
+		"FIN":          func(x *scripted.Exchange) { x.Close() },
+		"RST":          (*scripted.Exchange).Reset,
+		"stray answer": func(x *scripted.Exchange) { x.Say("HTTP/1.1 408 Request Timeout\r\n\r\n") },
 	} {
 		ended := make(chan struct{}, 2)
-		target := startTarget(t, func(x *exchangeWith) {
-			x.request()
-			x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-			if x.number == 1 {
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
+			x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			if x.Number == 1 {
 				end(x)
 				ended <- struct{}{}
-				x.request()
+				x.Request()
 			}
 		})
-		f := frontWith(t, []string{target.addr()}, nil)
+		f := frontWith(t, []string{target.Address()}, nil)
 		f.get("/")
 		<-ended // on loopback the other end knows
 		if a := f.get("/"); a.status != 200 {
 			t.Errorf("%s: status %d, want 200", name, a.status)
 		}
-		if n := target.conns.Load(); n != 2 {
+		if n := target.Conns.Load(); n != 2 {
 			t.Errorf("%s: %d connections, want 2", name, n)
 		}
 	}
 }
 
 func TestClosedIdleLeavesPoolAtOnce(t *testing.T) {
-	target := startTarget(t, once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Once("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	f := frontWith(t, []string{target.Address()}, nil)
 	f.get("/")
 	eventually(t, "empty pool", func() bool {
 		idle, busy := f.pool().Size()
@@ -200,17 +178,17 @@ func TestClosedIdleLeavesPoolAtOnce(t *testing.T) {
 func TestCloseRace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		end  func(*exchangeWith)
+		end  func(*scripted.Exchange)
 		want string
 	}{
-		"FIN": {func(x *exchangeWith) { x.Close() }, accesslog.ErrorEOF},
-		"RST": {(*exchangeWith).reset, "ECONNRESET"},
+		"FIN": {func(x *scripted.Exchange) { x.Close() }, accesslog.ErrorEOF},
+		"RST": {(*scripted.Exchange).Reset, "ECONNRESET"},
 	} {
-		target := startTarget(t, func(x *exchangeWith) {
-			x.request()
+		target := startTarget(t, func(x *scripted.Exchange) {
+			x.Request()
 			c.end(x)
 		})
-		f := frontWith(t, []string{target.addr()}, nil)
+		f := frontWith(t, []string{target.Address()}, nil)
 		if a := f.get("/"); a.status != http.StatusBadGateway {
 			t.Errorf("%s: status %d, want 502", name, a.status)
 		}
@@ -220,8 +198,8 @@ func TestCloseRace(t *testing.T) {
 
 func TestChangedIdle(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, nil)
 	old := f.dial()
 	br := bufio.NewReader(old)
 	use := func() {

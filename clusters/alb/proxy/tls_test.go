@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 // overHTTP2 makes the client speak HTTP/2.
@@ -26,13 +27,13 @@ func secure(w *world, t testing.TB) { w.tls = certificate(t) }
 func TestHTTPSListener(t *testing.T) {
 	t.Parallel()
 	seen := make(chan http.Header, 2)
-	target := startTarget(t, func(x *exchangeWith) {
-		for r := x.request(); r != nil; r = x.request() {
+	target := startTarget(t, func(x *scripted.Exchange) {
+		for r := x.Request(); r != nil; r = x.Request() {
 			seen <- r.Header
-			x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok")
+			x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok")
 		}
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { secure(w, t) })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { secure(w, t) })
 	if a := f.get("/"); a.status != 200 || a.body != "ok" {
 		t.Errorf("HTTP/1.1: %+v", a)
 	}
@@ -82,8 +83,8 @@ func TestPlainRequestToHTTPS(t *testing.T) {
 
 func TestProtocolMismatch(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { secure(w, t) })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { secure(w, t) })
 	f.overHTTP2()
 	req := f.request(http.MethodPost, "/pkg.Service/Method", strings.NewReader("x"))
 	req.Header.Set("Content-Type", "application/grpc+proto")
@@ -100,8 +101,8 @@ func TestProtocolMismatch(t *testing.T) {
 
 func TestHTTP2Bodies(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { secure(w, t) })
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { secure(w, t) })
 	f.overHTTP2()
 	body := bytes.Repeat([]byte("0123456789abcdef"), 100<<10)
 	for _, length := range []int64{int64(len(body)), -1} {
@@ -121,13 +122,13 @@ func TestHTTP2Bodies(t *testing.T) {
 func TestHTTP2ClientGoes(t *testing.T) {
 	t.Parallel()
 	arrived, ended := make(chan struct{}), make(chan struct{})
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
 		close(arrived)
-		x.request()
+		x.Request()
 		close(ended)
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { secure(w, t) })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { secure(w, t) })
 	f.overHTTP2()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -143,8 +144,8 @@ func TestHTTP2ClientGoes(t *testing.T) {
 
 func TestHTTP2BodyStalls(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) {
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) {
 		secure(w, t)
 		w.lim.Idle = 100 * time.Millisecond
 	})
@@ -160,15 +161,15 @@ func TestHTTP2BodyStalls(t *testing.T) {
 
 func TestHTTP2ClientThatDoesNotReadIsCut(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say("HTTP/1.1 200 OK\r\n\r\n")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 200 OK\r\n\r\n")
 		chunk := strings.Repeat("x", 1<<20)
 		for range 64 { // more than the client's window
-			x.say(chunk)
+			x.Say(chunk)
 		}
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) {
+	f := frontWith(t, []string{target.Address()}, func(w *world) {
 		secure(w, t)
 		w.lim.Idle = 200 * time.Millisecond
 	})
@@ -183,8 +184,8 @@ func TestHTTP2ClientThatDoesNotReadIsCut(t *testing.T) {
 
 func TestHTTP2BrokenAnswer(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, once("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"))
-	f := frontWith(t, []string{target.addr()}, func(w *world) { secure(w, t) })
+	target := startTarget(t, scripted.Once("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"))
+	f := frontWith(t, []string{target.Address()}, func(w *world) { secure(w, t) })
 	f.overHTTP2()
 	if a := f.get("/"); a.status != 200 || a.err == nil {
 		t.Errorf("status %d, body %q, %v; want a cut body", a.status, a.body, a.err)
@@ -194,12 +195,12 @@ func TestHTTP2BrokenAnswer(t *testing.T) {
 
 func TestHTTP2ConnectionEnds(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
+	target := startTarget(t, scripted.Echo)
 	for name, end := range map[string]func(*front){
 		"shutdown": func(f *front) { f.l.Shutdown(f.t.Context()) },
 		"close":    func(f *front) { f.l.Close() },
 	} {
-		f := frontWith(t, []string{target.addr()}, func(w *world) { secure(w, t) })
+		f := frontWith(t, []string{target.Address()}, func(w *world) { secure(w, t) })
 		f.overHTTP2()
 		f.get("/")
 		end(f) // returns when no client is left
@@ -212,7 +213,7 @@ func TestHTTP2ConnectionEnds(t *testing.T) {
 }
 
 // startTLSTarget serves behind TLS.
-func startTLSTarget(t *testing.T, serve func(*exchangeWith)) *rawTarget {
+func startTLSTarget(t *testing.T, serve func(*scripted.Exchange)) *scripted.Target {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", certificate(t))
 	if err != nil {
@@ -223,8 +224,8 @@ func startTLSTarget(t *testing.T, serve func(*exchangeWith)) *rawTarget {
 
 func TestTLSTarget(t *testing.T) {
 	t.Parallel()
-	target := startTLSTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.pool.TLS = &tls.Config{} })
+	target := startTLSTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.pool.TLS = &tls.Config{} })
 	// A client that closes when it has the last byte may be noticed before the
 	// exchange has ended, which costs the target's connection.
 	tr := &http.Transport{}
@@ -235,20 +236,20 @@ func TestTLSTarget(t *testing.T) {
 			t.Errorf("status %d, %d bytes", a.status, len(a.body))
 		}
 	}
-	if n := target.conns.Load(); n != 1 {
+	if n := target.Conns.Load(); n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
 }
 
 func TestTLSTargetFails(t *testing.T) {
 	t.Parallel()
-	for name, serve := range map[string]func(*exchangeWith){
-		"not TLS": func(x *exchangeWith) { x.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") },
-		"closes":  func(x *exchangeWith) {},
-		"silent":  func(x *exchangeWith) { _, _ = io.Copy(io.Discard, x) },
+	for name, serve := range map[string]func(*scripted.Exchange){
+		"not TLS": func(x *scripted.Exchange) { x.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") },
+		"closes":  func(x *scripted.Exchange) {},
+		"silent":  func(x *scripted.Exchange) { _, _ = io.Copy(io.Discard, x) },
 	} {
 		target := startTarget(t, serve)
-		f := frontWith(t, []string{target.addr()}, func(w *world) {
+		f := frontWith(t, []string{target.Address()}, func(w *world) {
 			w.pool.TLS, w.pool.HandshakeTimeout = &tls.Config{}, 200*time.Millisecond
 		})
 		if a := f.get("/"); a.status != 502 {

@@ -10,25 +10,26 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
 const upgradeRequest = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n"
 
 // upgrading answers 101 and the first bytes at once, and then every line.
-func upgrading(x *exchangeWith) {
-	r := x.request()
+func upgrading(x *scripted.Exchange) {
+	r := x.Request()
 	if r == nil || r.Header.Get("Upgrade") != "websocket" || !strings.EqualFold(r.Header.Get("Connection"), "upgrade") || r.Header.Get("Sec-Websocket-Key") != "k" {
-		x.say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+		x.Say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 		return
 	}
-	x.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\nhello\n")
+	x.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\nhello\n")
 	for {
-		line, err := x.br.ReadString('\n')
+		line, err := x.Reader.ReadString('\n')
 		if err != nil {
-			x.say("bye\n") // after the client's FIN
+			x.Say("bye\n") // after the client's FIN
 			return
 		}
-		x.say("echo " + line)
+		x.Say("echo " + line)
 	}
 }
 
@@ -40,7 +41,7 @@ func TestWebSocket(t *testing.T) {
 			start, kind = startTLSTarget, "wss"
 		}
 		target := start(t, upgrading)
-		f := frontWith(t, []string{target.addr()}, func(w *world) {
+		f := frontWith(t, []string{target.Address()}, func(w *world) {
 			if encrypted {
 				secure(w, t)
 				w.pool.TLS = &tls.Config{}
@@ -92,7 +93,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-func startPlainTarget(t *testing.T, serve func(*exchangeWith)) *rawTarget {
+func startPlainTarget(t *testing.T, serve func(*scripted.Exchange)) *scripted.Target {
 	return startTarget(t, serve)
 }
 
@@ -108,7 +109,7 @@ func TestTunnelEnds(t *testing.T) {
 		"stopped":      {10 * time.Second, func(f *front) { f.l.Close() }, accesslog.ErrorStopped},
 	} {
 		target := startTarget(t, upgrading)
-		f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = c.idle })
+		f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = c.idle })
 		conn := f.dial()
 		f.write(conn, upgradeRequest)
 		br := bufio.NewReader(conn)
@@ -132,13 +133,13 @@ func TestTunnelEnds(t *testing.T) {
 
 func TestTunnelIdleIsResetByEitherSide(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, func(x *exchangeWith) {
-		x.request()
-		x.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-		_, _ = io.Copy(io.Discard, x.br)
-		x.say("end")
+	target := startTarget(t, func(x *scripted.Exchange) {
+		x.Request()
+		x.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_, _ = io.Copy(io.Discard, x.Reader)
+		x.Say("end")
 	})
-	f := frontWith(t, []string{target.addr()}, func(w *world) { w.lim.Idle = resetIdle })
+	f := frontWith(t, []string{target.Address()}, func(w *world) { w.lim.Idle = resetIdle })
 	c := f.dial()
 	f.write(c, upgradeRequest)
 	br := bufio.NewReader(c)
@@ -164,8 +165,8 @@ func TestTunnelIdleIsResetByEitherSide(t *testing.T) {
 
 func TestUpgradeThatIsNotTaken(t *testing.T) {
 	t.Parallel()
-	target := startTarget(t, echo)
-	f := frontWith(t, []string{target.addr()}, nil)
+	target := startTarget(t, scripted.Echo)
+	f := frontWith(t, []string{target.Address()}, nil)
 	c := f.dial()
 	br := bufio.NewReader(c)
 	for range 2 { // the connection stays usable

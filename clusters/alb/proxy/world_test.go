@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -21,28 +19,11 @@ import (
 	"time"
 
 	"lameduck/clusters/alb/accesslog"
+	"lameduck/clusters/alb/scripted"
 )
 
-// rawTarget is a target whose every byte a test decides on.
-type rawTarget struct {
-	net.Listener
-	conns    atomic.Int64 // accepted so far
-	requests atomic.Int64
-	mu       sync.Mutex
-	open     []net.Conn
-	closed   bool
-}
-
-// exchangeWith is one connection as a target sees it.
-type exchangeWith struct {
-	net.Conn
-	target *rawTarget
-	br     *bufio.Reader
-	number int64 // of the connection, from 1
-}
-
 // startTarget runs serve for every connection, and closes it afterwards.
-func startTarget(t testing.TB, serve func(*exchangeWith)) *rawTarget {
+func startTarget(t testing.TB, serve func(*scripted.Exchange)) *scripted.Target {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,85 +32,10 @@ func startTarget(t testing.TB, serve func(*exchangeWith)) *rawTarget {
 	return serveTarget(t, l, serve)
 }
 
-func serveTarget(t testing.TB, l net.Listener, serve func(*exchangeWith)) *rawTarget {
-	target := &rawTarget{Listener: l}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			target.mu.Lock()
-			target.open = append(target.open, c)
-			if target.closed {
-				c.Close()
-			}
-			target.mu.Unlock()
-			x := &exchangeWith{Conn: c, target: target, br: bufio.NewReader(c), number: target.conns.Add(1)}
-			running.Go(func() {
-				defer c.Close()
-				serve(x)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		target.mu.Lock()
-		target.closed = true
-		for _, c := range target.open {
-			c.Close()
-		}
-		target.mu.Unlock()
-		running.Wait()
-	})
+func serveTarget(t testing.TB, l net.Listener, serve func(*scripted.Exchange)) *scripted.Target {
+	target := scripted.Serve(l, nil, serve)
+	t.Cleanup(target.Stop)
 	return target
-}
-
-func (r *rawTarget) addr() string { return r.Addr().String() }
-
-// request reads one request with its body, or returns nil at the end.
-func (x *exchangeWith) request() *http.Request {
-	r, err := http.ReadRequest(x.br)
-	if err != nil {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	x.target.requests.Add(1)
-	return r
-}
-
-// say writes raw bytes; the load balancer may have gone away.
-func (x *exchangeWith) say(s string) { _, _ = io.WriteString(x, s) }
-
-// reset closes with RST instead of FIN.
-func (x *exchangeWith) reset() {
-	_ = x.Conn.(*net.TCPConn).SetLinger(0)
-	x.Close()
-}
-
-// echo answers every request with 200 and its body, or "ok".
-func echo(x *exchangeWith) {
-	for r := x.request(); r != nil; r = x.request() {
-		body, _ := io.ReadAll(r.Body)
-		if len(body) == 0 {
-			body = []byte("ok")
-		}
-		fmt.Fprintf(x, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Conn: %d\r\n\r\n%s", len(body), x.number, body)
-	}
-}
-
-// once answers the first request with raw bytes and closes.
-func once(answer string) func(*exchangeWith) {
-	return func(x *exchangeWith) {
-		if x.request() != nil {
-			x.say(answer)
-		}
-	}
 }
 
 // fakeRouter has one group, whose targets take turns.
