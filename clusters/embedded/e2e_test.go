@@ -85,16 +85,16 @@ func newProvider(t testing.TB, name string) *Provider {
 		t.Fatal(err)
 	}
 	p := provider(dir)
-	t.Cleanup(func() {
-		if t.Failed() {
-			showLogs(t, p, name)
-		}
-		if err := p.Clean(context.Background(), name, io.Discard); err != nil {
-			t.Error(err)
-		}
+	t.Cleanup(func() { // after the cluster's removal
 		os.Remove(dir) // Clean removes it with the last cluster
 		for _, l := range embeddedtest.Leftovers(name, dir) {
 			t.Errorf("left over: %s", l)
+		}
+	})
+	embeddedtest.RemoveAround(t, p, name)
+	t.Cleanup(func() {
+		if t.Failed() {
+			showLogs(t, p, name)
 		}
 	})
 	return p

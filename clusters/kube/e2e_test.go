@@ -19,6 +19,7 @@ import (
 
 	"lameduck/clusters"
 	"lameduck/clusters/embedded"
+	"lameduck/clusters/embedded/embeddedtest"
 	"lameduck/clusters/images"
 	"lameduck/harness"
 )
@@ -29,7 +30,7 @@ const e2ePatience = 3 * time.Minute
 // TestE2EDeployments needs root and what make build makes. One cluster serves
 // all steps, each of which has a namespace of its own.
 func TestE2EDeployments(t *testing.T) {
-	world := realWorld(t, "kube-e2e")
+	world := realWorld(t, "e2e-kube")
 	t.Run("scale in by bounds", func(t *testing.T) { testScaleInByBounds(t, world) })
 	t.Run("IP mode", func(t *testing.T) { testIPMode(t, world) })
 	t.Run("readiness gate", func(t *testing.T) { testReadinessGate(t, world) })
@@ -50,11 +51,7 @@ func realWorld(t *testing.T, name string) *World {
 		return path
 	}
 	provider := embedded.NewProvider(embedded.Config{Self: abs("lameduck"), Binaries: abs("embedded")})
-	t.Cleanup(func() {
-		if err := provider.Clean(context.Background(), name, io.Discard); err != nil {
-			t.Error(err)
-		}
-	})
+	embeddedtest.RemoveAround(t, provider, name)
 	cluster, err := provider.Up(stepContext(t), clusters.Options{Name: name, Nodes: 2}, io.Discard)
 	if err != nil {
 		t.Fatalf("%v; run: make build", err)

@@ -29,6 +29,7 @@ import (
 	"lameduck/clusters"
 	"lameduck/clusters/alb"
 	"lameduck/clusters/embedded"
+	"lameduck/clusters/embedded/embeddedtest"
 	"lameduck/clusters/images"
 	"lameduck/clusters/kube"
 	"lameduck/experiments"
@@ -49,11 +50,7 @@ func TestE2EALBAsPod(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	provider := embedded.NewProvider(embedded.Config{Self: abs("lameduck"), Binaries: abs("embedded")})
-	defer func() {
-		if err := provider.Clean(context.WithoutCancel(ctx), name, io.Discard); err != nil {
-			t.Error(err)
-		}
-	}()
+	embeddedtest.RemoveAround(t, provider, name)
 	cluster, err := provider.Up(ctx, clusters.Options{Name: name, Nodes: 2}, io.Discard)
 	if err != nil {
 		t.Fatalf("%v; run: make build", err)

@@ -156,6 +156,7 @@ func jsonReport(t *testing.T, dir string) map[string]jsonCell {
 
 func TestE2EExperiment(t *testing.T) {
 	const name = "e2e-run"
+	embeddedtest.RemoveAround(t, embedded.NewProvider(embedded.Config{}), name)
 	host := embeddedtest.HostState(t)
 	var (
 		p           *process
@@ -219,6 +220,7 @@ func TestE2EExperiment(t *testing.T) {
 
 func TestE2EInterrupted(t *testing.T) {
 	const name = "e2e-int"
+	embeddedtest.RemoveAround(t, embedded.NewProvider(embedded.Config{}), name)
 	for _, at := range []string{"API server ready", "deploying", "under load"} {
 		t.Run(at, func(t *testing.T) {
 			out := t.TempDir()
@@ -252,6 +254,7 @@ func TestE2EInterrupted(t *testing.T) {
 // teardown, and that what it leaves can be removed.
 func TestE2EInterruptedTwice(t *testing.T) {
 	const name = "e2e-int2"
+	embeddedtest.RemoveAround(t, embedded.NewProvider(embedded.Config{}), name)
 	p := start(t, "deploying", "run", "scale-in", "--name", name, "--out", t.TempDir())
 	p.untilSeen(t)
 	for _, said := range []string{"", "tearing down"} {
@@ -279,6 +282,7 @@ func TestE2EInterruptedTwice(t *testing.T) {
 
 func TestE2EKilled(t *testing.T) {
 	const name = "e2e-kill"
+	embeddedtest.RemoveAround(t, embedded.NewProvider(embedded.Config{}), name)
 	for _, at := range []string{"deploying", "under load"} {
 		t.Run(at, func(t *testing.T) {
 			out := t.TempDir()
@@ -307,6 +311,7 @@ func TestE2EKilled(t *testing.T) {
 
 func TestE2EFullDisk(t *testing.T) {
 	const name = "e2e-full"
+	embeddedtest.RemoveAround(t, embedded.NewProvider(embedded.Config{}), name)
 	out := t.TempDir()
 	if err := syscall.Mount("tmpfs", out, "tmpfs", 0, "size=128m"); err != nil {
 		t.Fatal(err)
