@@ -91,6 +91,10 @@ type LogName string
 const (
 	LogRequests LogName = "requests" // a line for each request
 	LogTargets  LogName = "targets"  // a line for each change of a target's state
+	// LogSettings has a line for each load balancer and target group whenever
+	// its settings change: {"time", "loadBalancer" or "group" (namespace/service:port),
+	// "targetType" (of a group), "attributes": {ELBv2 attribute name: value}}.
+	LogSettings LogName = "settings"
 )
 
 // Status of a cluster.

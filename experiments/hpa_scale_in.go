@@ -29,8 +29,10 @@ type HPAScaleIn struct {
 	burns sync.Map
 }
 
-// Name implements harness.Scenario.
-func (*HPAScaleIn) Name() string { return HPAScaleInName }
+// About implements harness.Scenario.
+func (*HPAScaleIn) About() string {
+	return "the HPA scales in from workload.replicas to scenario.to, driven by its bounds or by CPU"
+}
 
 // Check implements harness.Scenario.
 func (*HPAScaleIn) Check(s harness.Setup) error {
@@ -91,14 +93,15 @@ func (sc *HPAScaleIn) Prepare(ctx context.Context, s harness.Setup, d harness.De
 }
 
 // Run implements harness.Scenario.
-func (sc *HPAScaleIn) Run(ctx context.Context, s harness.Setup, d harness.Deployment) error {
+func (sc *HPAScaleIn) Run(ctx context.Context, s harness.Setup, d harness.Deployment) (harness.Disruption, error) {
+	did := harness.Disruption{Deleted: s.Workload.Replicas - s.Scenario.To}
 	if err := sc.begin(ctx, s, d); err != nil {
-		return err
+		return did, err
 	}
 	if err := d.WaitPods(ctx, s.Scenario.To); err != nil {
-		return fail(ctx, s, fmt.Sprintf("wait for %d pods", s.Scenario.To), err)
+		return did, fail(ctx, s, fmt.Sprintf("wait for %d pods", s.Scenario.To), err)
 	}
-	return nil
+	return did, nil
 }
 
 // begin gives the HPA its reason to scale in.
@@ -138,8 +141,8 @@ func waitHeld(ctx context.Context, n int, d harness.Deployment, burn func() erro
 	tick := time.NewTicker(holdPoll)
 	defer tick.Stop()
 	for since := time.Now(); time.Since(since) < holdTime; {
-		pods, err := d.Observe(ctx)
-		if err != nil || len(pods) != n {
+		live, err := d.Observe(ctx)
+		if err != nil || len(live.Pods) != n {
 			if werr := d.WaitPods(ctx, n); werr != nil {
 				return errors.Join(werr, err)
 			}

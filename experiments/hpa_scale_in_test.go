@@ -20,8 +20,8 @@ type pods struct {
 
 func (p *pods) Target() harness.Target       { return harness.Target{} }
 func (p *pods) Remove(context.Context) error { return nil }
-func (p *pods) Observe(context.Context) ([]harness.LivePod, error) {
-	return make([]harness.LivePod, p.now()), nil
+func (p *pods) Observe(context.Context) (harness.Live, error) {
+	return harness.Live{Pods: make([]harness.LivePod, p.now())}, nil
 }
 
 func (p *pods) WaitPods(ctx context.Context, n int) error {
@@ -78,7 +78,7 @@ func TestScaleInByBounds(t *testing.T) {
 	if err := sc.Prepare(t.Context(), s, d); err != nil {
 		t.Fatal(err)
 	}
-	if err := sc.Run(t.Context(), s, d); err != nil {
+	if _, err := sc.Run(t.Context(), s, d); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := strings.Join(d.calls, ", "), "bounds 2 2, wait 2"; got != want {
@@ -104,7 +104,7 @@ func TestScaleInByCPU(t *testing.T) {
 		if held := time.Since(start) - 20*time.Second; held < holdTime {
 			t.Errorf("prepared after 6 pods were held for %s, want %s", held, holdTime)
 		}
-		if err := sc.Run(t.Context(), s, d); err != nil {
+		if _, err := sc.Run(t.Context(), s, d); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := strings.Join(d.calls, ", "), "burn 100, wait 6, burn 100, end burn, wait 2"; got != want {
@@ -145,24 +145,34 @@ func TestScenarioErrors(t *testing.T) {
 		want string
 	}{
 		{"no bounds", t.Context(),
-			func(ctx context.Context, sc *HPAScaleIn) error { return sc.Run(ctx, bounds, stuck()) },
+			func(ctx context.Context, sc *HPAScaleIn) error { _, err := sc.Run(ctx, bounds, stuck()); return err },
 			"this deployment's HPA has no bounds to set: choose scenario.drive cpu"},
 		{"no burn", t.Context(),
 			func(ctx context.Context, sc *HPAScaleIn) error { return sc.Prepare(ctx, cpu, stuck()) },
 			"this deployment's pods cannot be made to use CPU: choose scenario.drive bounds"},
 		{"not prepared", t.Context(),
-			func(ctx context.Context, sc *HPAScaleIn) error { return sc.Run(ctx, cpu, &burner{stuck()}) },
+			func(ctx context.Context, sc *HPAScaleIn) error {
+				_, err := sc.Run(ctx, cpu, &burner{stuck()})
+				return err
+			},
 			"no CPU burn to end: scenario.drive cpu has to be prepared before it runs"},
 		{"bounds refused", t.Context(),
 			func(ctx context.Context, sc *HPAScaleIn) error {
-				return sc.Run(ctx, bounds, &bounded{stuck(), errors.New("conflict")})
+				_, err := sc.Run(ctx, bounds, &bounded{stuck(), errors.New("conflict")})
+				return err
 			},
 			"set HPA bounds: conflict"},
 		{"canceled", canceled,
-			func(ctx context.Context, sc *HPAScaleIn) error { return sc.Run(ctx, bounds, stubborn{stuck()}) },
+			func(ctx context.Context, sc *HPAScaleIn) error {
+				_, err := sc.Run(ctx, bounds, stubborn{stuck()})
+				return err
+			},
 			"wait for 2 pods: context canceled"},
 		{"over the limit", late,
-			func(ctx context.Context, sc *HPAScaleIn) error { return sc.Run(ctx, bounds, stubborn{stuck()}) },
+			func(ctx context.Context, sc *HPAScaleIn) error {
+				_, err := sc.Run(ctx, bounds, stubborn{stuck()})
+				return err
+			},
 			"wait for 2 pods: scenario.limit (2m0s) is over: context deadline exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

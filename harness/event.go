@@ -36,6 +36,17 @@ const (
 	// EventLogIncomplete: the end of a pod's log (LogApp) could not be read.
 	// Detail: error.
 	EventLogIncomplete EventKind = "log-incomplete"
+	// EventCutover: the traffic was moved to Green, and the cluster confirmed it.
+	EventCutover EventKind = "cutover"
+	// EventOldDeleted: the deletion of Blue was asked for.
+	EventOldDeleted EventKind = "old-deleted"
+	// EventNodeDrained: the last pod of a node that is to go is gone.
+	EventNodeDrained EventKind = "node-drained"
+	EventNodeRemoved EventKind = "node-removed" // its machine was ended after that
+	EventNodeLost    EventKind = "node-lost"    // its machine was ended without warning
+	// EventFault and EventFaultMended: Object is the fault's kind.
+	EventFault       EventKind = "fault"
+	EventFaultMended EventKind = "fault-mended"
 	// EventReplicas: the HPA's or Deployment's replica count changed. Detail: from, to.
 	EventReplicas EventKind = "replicas"
 )

@@ -15,10 +15,18 @@ type Experiment struct {
 	TargetTypes []TargetType  `json:"targetTypes"`
 	Connections []Connections `json:"connections"`
 	Mitigations []Mitigation  `json:"mitigations"`
+	// FaultSets are tried one after the other; none: Base.Faults alone.
+	FaultSets []FaultSet `json:"faultSets,omitempty"`
 	// Exclude leaves out combinations of the above.
 	Exclude []Selector    `json:"exclude,omitempty"`
 	Repeats int           `json:"repeats"`
 	Expect  []Expectation `json:"expect"`
+}
+
+// FaultSet is a named list of faults, which takes the place of Base.Faults.
+type FaultSet struct {
+	Name   string  `json:"name"`
+	Faults []Fault `json:"faults,omitempty"` // none: nothing is broken
 }
 
 // Selector chooses cells. Empty fields match all.
@@ -26,6 +34,7 @@ type Selector struct {
 	TargetType  TargetType  `json:"targetType,omitempty"`
 	Mitigation  string      `json:"mitigation,omitempty"`
 	Connections Connections `json:"connections,omitempty"`
+	Faults      string      `json:"faults,omitempty"` // the name of a FaultSet
 }
 
 // Expectation is what the cells that it matches should show.
@@ -34,20 +43,12 @@ type Expectation struct {
 	Failed Expected `json:"failed"`
 }
 
-// Expected is how many failed requests are expected.
-type Expected string
-
-// The expectations. They are judged per cell, over its valid trials.
-const (
-	ExpectNone Expected = "none" // no failed request in any trial
-	ExpectSome Expected = "some" // at least one in most trials
-)
-
 // Matches says whether the cell is one of those that are chosen.
 func (s Selector) Matches(c Cell) bool {
 	return (s.TargetType == "" || s.TargetType == c.TargetType) &&
 		(s.Mitigation == "" || s.Mitigation == c.Mitigation) &&
-		(s.Connections == "" || s.Connections == c.Connections)
+		(s.Connections == "" || s.Connections == c.Connections) &&
+		(s.Faults == "" || s.Faults == c.Faults)
 }
 
 func (s Selector) matchesAny(variants []variant) bool {
@@ -60,20 +61,27 @@ type Cell struct {
 	TargetType  TargetType  `json:"targetType"`
 	Mitigation  string      `json:"mitigation"`
 	Connections Connections `json:"connections"`
+	Faults      string      `json:"faults,omitempty"` // the name of a FaultSet, "" if the experiment has none
 }
 
 // String names the cell within its scenario.
 func (c Cell) String() string {
-	return fmt.Sprintf("%s %s %s", c.TargetType, c.Mitigation, c.Connections)
+	s := fmt.Sprintf("%s %s %s", c.TargetType, c.Mitigation, c.Connections)
+	if c.Faults != "" {
+		s += " " + c.Faults
+	}
+	return s
 }
 
 // Trial is one repeat of a cell.
 type Trial struct {
-	Number int    `json:"number"` // from 1, in the order of execution
-	Repeat int    `json:"repeat"` // from 1
-	RunID  string `json:"runId"`
-	Cell   Cell   `json:"cell"`
-	Setup  Setup  `json:"setup"`
+	Number int `json:"number"` // from 1, in the order of execution
+	Repeat int `json:"repeat"` // from 1
+	// Attempt is 2 for the repetition of a trial that was invalid.
+	Attempt int    `json:"attempt,omitempty"`
+	RunID   string `json:"runId"`
+	Cell    Cell   `json:"cell"`
+	Setup   Setup  `json:"setup"`
 }
 
 // Plan is an experiment expanded to trials.
@@ -115,7 +123,7 @@ type RunEnd struct {
 
 // SchemaVersion is the version of the run directory's format. A reader refuses
 // a newer one.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 // Gate is one check on whether a trial's figures can be believed.
 type Gate struct {
@@ -132,7 +140,9 @@ type TrialResult struct {
 	Reason  string      `json:"reason,omitempty"` // of an invalid or failed trial
 	Gates   []Gate      `json:"gates"`
 	Stats   AttackStats `json:"stats"`
-	Live    []LivePod   `json:"live"` // as read back before the attack
+	Live    Live        `json:"live"` // as read back before the attack
+	// Disruption is what the scenario did.
+	Disruption Disruption `json:"disruption"`
 	// Counts are exact, over the application's requests (control excluded).
 	Counts map[Outcome]int `json:"counts"`
 	// Phases are how long each step took, in seconds.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -12,7 +13,7 @@ import (
 type fakeWorld struct {
 	deployErr error
 	removeErr error
-	live      func(Setup) []LivePod
+	live      func(Setup) Live
 	deletions int
 
 	mu       sync.Mutex
@@ -58,7 +59,7 @@ func (d *fakeDeployment) Target() Target {
 	return Target{URL: "http://lb/", ReadyURL: "http://lb/healthz", ControlURL: "http://lb/control"}
 }
 
-func (d *fakeDeployment) Observe(context.Context) ([]LivePod, error) {
+func (d *fakeDeployment) Observe(context.Context) (Live, error) {
 	return d.world.live(d.trial.Setup), nil
 }
 
@@ -76,17 +77,16 @@ func (d *fakeDeployment) Remove(ctx context.Context) error {
 	return d.world.removeErr
 }
 
-// asAsked shows every pod as the setup asks for.
-func asAsked(s Setup) []LivePod {
-	pods := make([]LivePod, s.Workload.Replicas)
-	for i := range pods {
-		w := s.Workload
-		pods[i] = LivePod{
-			Name: fmt.Sprintf("app-%d", i), Ready: true, GracePeriod: w.GracePeriod,
-			PreStopSleep: w.PreStopSleep, OnSIGTERM: w.OnSIGTERM, SIGTERMWait: w.SIGTERMWait,
-		}
+// asAsked shows everything as the setup asks for.
+func asAsked(s Setup) Live {
+	live := Live{Settings: make(map[string]string)}
+	for _, name := range EditableFields() {
+		live.Settings[name] = Setting(s, name)
 	}
-	return pods
+	for i := range s.Workload.Replicas {
+		live.Pods = append(live.Pods, LivePod{Name: fmt.Sprintf("app-%d", i), Ready: true, Settings: maps.Clone(live.Settings)})
+	}
+	return live
 }
 
 // fakeScenario takes time and deletes pods.
@@ -95,19 +95,20 @@ type fakeScenario struct {
 	err   error
 }
 
-func (fakeScenario) Name() string      { return "fake" }
+func (fakeScenario) About() string     { return "takes time and deletes pods" }
 func (fakeScenario) Check(Setup) error { return nil }
 
-func (s fakeScenario) Run(ctx context.Context, _ Setup, d Deployment) error {
+func (s fakeScenario) Run(ctx context.Context, setup Setup, d Deployment) (Disruption, error) {
+	did := Disruption{Deleted: setup.Workload.Replicas - setup.Scenario.To}
 	dep := d.(*fakeDeployment)
 	for i := range dep.world.deletions {
 		dep.rec.Event(Event{At: dep.clock.Now(), Kind: EventPodDeletionAsked, Object: fmt.Sprintf("app-%d", i)})
 	}
 	select {
 	case <-time.After(s.takes):
-		return s.err
+		return did, s.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return did, ctx.Err()
 	}
 }
 

@@ -34,7 +34,7 @@ func (t *trialRun) gates() []Gate {
 	live := t.result.Live
 	diffs := CheckLive(s, live)
 	ready := 0
-	for _, p := range live {
+	for _, p := range live.Pods {
 		if p.Ready {
 			ready++
 		}
@@ -42,8 +42,25 @@ func (t *trialRun) gates() []Gate {
 	if len(diffs) > 0 {
 		gate("mitigation live", false, "%s (%d differences in all)", diffs[0], len(diffs))
 	} else {
-		gate("mitigation live", len(live) == s.Workload.Replicas && ready == len(live),
-			"%d running pods show the setup's settings, %d of them are ready, want %d", len(live), ready, s.Workload.Replicas)
+		gate("mitigation live", len(live.Pods) == s.Workload.Replicas && ready == len(live.Pods),
+			"%d running pods show the setup's settings, %d of them are ready, want %d", len(live.Pods), ready, s.Workload.Replicas)
+	}
+	// What the scenario itself was told can only be seen in what it did.
+	for _, w := range []struct {
+		field      string
+		want       time.Duration
+		from, till EventKind
+	}{
+		{"scenario.keepOld", s.Scenario.KeepOld.Duration, EventCutover, EventOldDeleted},
+		{"scenario.holdNode", s.Scenario.HoldNode.Duration, EventNodeDrained, EventNodeRemoved},
+	} {
+		if w.want == 0 {
+			continue
+		}
+		from, begun := t.tally.first[w.from]
+		till, ended := t.tally.first[w.till]
+		gate(w.field+" live", begun && ended && till-from >= w.want,
+			"%s between %s and %s, want %s", (till - from).Round(time.Millisecond), w.from, w.till, w.want)
 	}
 
 	// What was in flight when the scenario began and fails later counts as its
@@ -70,13 +87,17 @@ func (t *trialRun) gates() []Gate {
 		"%d requests failed by the generator's own fault", t.tally.byOutcome[OutcomeGenerator])
 	gate("no retries", t.tally.retried == 0, "%d requests were sent more than once", t.tally.retried)
 
-	want := s.Workload.Replicas - s.Scenario.To
-	if t.tally.early > 0 {
+	want := t.result.Disruption
+	switch {
+	case t.tally.early > 0:
 		gate("disruption", false, "%d pods were deleted before the scenario began", t.tally.early)
-	} else {
-		gate("disruption", t.tally.deletions == want, "%d pods were seen to be deleted, want %d", t.tally.deletions, want)
+	case want.Lost > 0:
+		gate("disruption", t.tally.deletions == want.Deleted && len(t.tally.gone) > 0,
+			"%d pods were seen to be deleted, want %d; %d pods lost with nodes %v", t.tally.deletions, want.Deleted, want.Lost, t.tally.gone)
+	default:
+		gate("disruption", t.tally.deletions == want.Deleted, "%d pods were seen to be deleted, want %d", t.tally.deletions, want.Deleted)
 	}
-	if changed := changedParts(t.partsBefore, t.partsAfter); len(changed) > 0 {
+	if changed := changedParts(t.partsBefore, t.partsAfter, t.tally.gone); len(changed) > 0 {
 		gate("cluster", false, "%s: stopped or started anew during the trial", strings.Join(changed, ", "))
 	} else if t.partsBefore != nil {
 		gate("cluster", true, "all %d processes of the cluster went on", len(t.partsBefore))
@@ -85,11 +106,13 @@ func (t *trialRun) gates() []Gate {
 	return gates
 }
 
-// changedParts are the processes that are not the same before and after.
-func changedParts(before, after map[string]string) []string {
+// changedParts are the processes that are not the same before and after, but
+// for those of nodes that the scenario took away.
+func changedParts(before, after map[string]string, gone []string) []string {
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if after[name] != before[name] {
+		host, _, _ := strings.Cut(name, "/")
+		if after[name] != before[name] && !slices.Contains(gone, host) {
 			changed = append(changed, name)
 		}
 	}

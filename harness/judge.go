@@ -12,26 +12,13 @@ func Failed(counts map[Outcome]int) int {
 	return failed
 }
 
-// Met says whether a cell's valid trials are as expected, from the number of
-// failed requests in each. ExpectNone wants zero in every trial, ExpectSome at
-// least one in more than half of them. Without a valid trial nothing is met.
-func (x Expected) Met(failedPerTrial []int) bool {
-	if len(failedPerTrial) == 0 {
-		return false
+// Try counts a trial.
+func Try(counts map[Outcome]int) Tried {
+	t := Tried{Failed: Failed(counts)}
+	for _, n := range counts {
+		t.Requests += n
 	}
-	withFailures := 0
-	for _, n := range failedPerTrial {
-		if n > 0 {
-			withFailures++
-		}
-	}
-	switch x {
-	case ExpectNone:
-		return withFailures == 0
-	case ExpectSome:
-		return 2*withFailures > len(failedPerTrial)
-	}
-	return false
+	return t
 }
 
 // ExpectationFor returns what is expected of a cell, "" when nothing is. The

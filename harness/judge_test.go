@@ -15,7 +15,7 @@ func TestFailedCountsAllButOK(t *testing.T) {
 func TestMet(t *testing.T) {
 	for _, c := range []struct {
 		x      Expected
-		failed []int
+		failed []int // of 1000 requests
 		want   bool
 	}{
 		{ExpectNone, nil, false},
@@ -27,10 +27,32 @@ func TestMet(t *testing.T) {
 		{ExpectSome, []int{5, 0}, false}, // half is not most
 		{ExpectSome, []int{5, 0, 1}, true},
 		{ExpectSome, []int{5, 0, 0}, false},
+		{AtMost(5), []int{5, 0}, true},
+		{AtMost(5), []int{0, 6}, false},
+		{AtMost(5), nil, false},
+		{AtMostRate(0.5), []int{5, 0}, true},
+		{AtMostRate(0.5), []int{6, 0}, false},
 		{Expected("many"), []int{5}, false},
 	} {
-		if got := c.x.Met(c.failed); got != c.want {
+		var trials []Tried
+		for _, n := range c.failed {
+			trials = append(trials, Tried{Requests: 1000, Failed: n})
+		}
+		if got := c.x.Met(trials); got != c.want {
 			t.Errorf("%q.Met(%v) = %t, want %t", c.x, c.failed, got, c.want)
+		}
+	}
+}
+
+func TestExpectedForms(t *testing.T) {
+	for _, x := range []Expected{ExpectNone, ExpectSome, AtMost(0), AtMost(12), AtMostRate(0.1), "at most 100%"} {
+		if err := x.Check(); err != nil {
+			t.Errorf("%q: %v", x, err)
+		}
+	}
+	for _, x := range []Expected{"", "few", "at most", "at most -1", "at most 1.5", "at most NaN%", "at most 101%", "At most 1"} {
+		if x.Check() == nil {
+			t.Errorf("%q was accepted", x)
 		}
 	}
 }

@@ -1,10 +1,11 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
+	"strings"
 )
 
 // Expand turns an experiment into its trials. All that is wrong with the
@@ -22,6 +23,9 @@ func Expand(e Experiment, runID string) (Plan, error) {
 		s := e.Base.Clone()
 		s.LoadBalancer.TargetType = v.cell.TargetType
 		s.Load.Connections = v.cell.Connections
+		if v.cell.Faults != "" {
+			s.Faults = slices.Clone(v.faults)
+		}
 		s, err := v.mitigation.Apply(s)
 		if err == nil {
 			err = s.validate()
@@ -33,19 +37,29 @@ func Expand(e Experiment, runID string) (Plan, error) {
 			}
 			continue
 		}
+		v.cell = v.final(e.Base)
 		if _, twice := setups[v.cell]; twice {
-			errs = append(errs, fmt.Errorf("cell %s is there twice: name each mitigation, target type and connection kind once", v.cell))
+			errs = append(errs, fmt.Errorf("cell %s is there twice: name each mitigation, target type, connection kind and fault set once", v.cell))
 		}
 		setups[v.cell] = s
 		plan.Cells = append(plan.Cells, v.cell)
 	}
+	// Cells that need the same cluster are side by side, and those that need it
+	// for themselves come last, so that the others can run in parallel.
+	slices.SortStableFunc(plan.Cells, func(a, b Cell) int {
+		x, y := setups[a], setups[b]
+		return cmp.Or(
+			strings.Compare(x.Cluster.KubeProxyMode, y.Cluster.KubeProxyMode),
+			cmp.Compare(x.Cluster.KubeProxyMinSyncPeriod.Duration, y.Cluster.KubeProxyMinSyncPeriod.Duration),
+			cmp.Compare(len(x.unsharedFaults()), len(y.unsharedFaults())))
+	})
 	for i, x := range e.Exclude {
 		if !x.matchesAny(all) {
 			errs = append(errs, fmt.Errorf("exclude[%d]: matches no cell", i))
 		}
 	}
 	for i, x := range e.Expect {
-		if !x.matchesAny(kept) {
+		if !x.matchesAny(e.finals(kept)) {
 			errs = append(errs, fmt.Errorf("expect[%d]: matches no cell", i))
 		}
 	}
@@ -58,7 +72,7 @@ func Expand(e Experiment, runID string) (Plan, error) {
 	for repeat := 1; repeat <= e.Repeats; repeat++ {
 		for _, cell := range plan.Cells {
 			plan.Trials = append(plan.Trials, Trial{
-				Number: len(plan.Trials) + 1, Repeat: repeat, RunID: runID, Cell: cell, Setup: setups[cell],
+				Number: len(plan.Trials) + 1, Repeat: repeat, Attempt: 1, RunID: runID, Cell: cell, Setup: setups[cell],
 			})
 		}
 	}
@@ -69,17 +83,43 @@ func Expand(e Experiment, runID string) (Plan, error) {
 type variant struct {
 	cell       Cell
 	mitigation Mitigation
+	faults     []Fault
+}
+
+// final is the cell as it is measured: a mitigation may change the target type.
+func (v variant) final(base Setup) Cell {
+	base.LoadBalancer.TargetType = v.cell.TargetType
+	if s, err := v.mitigation.Apply(base); err == nil { // else Expand tells
+		v.cell.TargetType = s.LoadBalancer.TargetType
+	}
+	return v.cell
+}
+
+// finals are variants with the cells that are measured, which is what
+// expectations are about.
+func (e Experiment) finals(variants []variant) []variant {
+	all := slices.Clone(variants)
+	for i := range all {
+		all[i].cell = all[i].final(e.Base)
+	}
+	return all
 }
 
 // combinations are all of them, also those that are excluded.
 func (e Experiment) combinations() []variant {
+	sets := e.FaultSets
+	if len(sets) == 0 {
+		sets = []FaultSet{{Faults: e.Base.Faults}}
+	}
 	var all []variant
 	for _, target := range e.TargetTypes {
 		for _, m := range e.Mitigations {
 			for _, conns := range e.Connections {
-				all = append(all, variant{Cell{
-					Scenario: e.Base.Scenario.Name, TargetType: target, Mitigation: m.Name, Connections: conns,
-				}, m})
+				for _, set := range sets {
+					all = append(all, variant{Cell{
+						Scenario: e.Base.Scenario.Name, TargetType: target, Mitigation: m.Name, Connections: conns, Faults: set.Name,
+					}, m, set.Faults})
+				}
 			}
 		}
 	}
@@ -100,7 +140,7 @@ func (e Experiment) DropUnmatched() Experiment {
 	all := e.combinations()
 	kept := e.without(all)
 	e.Exclude = slices.DeleteFunc(slices.Clone(e.Exclude), func(x Selector) bool { return !x.matchesAny(all) })
-	e.Expect = slices.DeleteFunc(slices.Clone(e.Expect), func(x Expectation) bool { return !x.matchesAny(kept) })
+	e.Expect = slices.DeleteFunc(slices.Clone(e.Expect), func(x Expectation) bool { return !x.matchesAny(e.finals(kept)) })
 	return e
 }
 
@@ -120,45 +160,15 @@ func (e Experiment) validate() []error {
 		check(t == TargetInstance || t == TargetIP, "targetTypes: %q: want instance or ip", t)
 	}
 	for _, c := range e.Connections {
-		check(c == ConnectionsPooled || c == ConnectionsNew, "connections: %q: want pooled or new", c)
+		check(c == ConnectionsPooled || c == ConnectionsNew || c == ConnectionsLongLived, "connections: %q: want pooled, new or long-lived", c)
 	}
 	for i, x := range e.Expect {
-		check(x.Failed == ExpectNone || x.Failed == ExpectSome, "expect[%d].failed is %q: want none or some", i, x.Failed)
-	}
-	return errs
-}
-
-// validate checks one resolved setup against what Kubernetes and the load
-// generator accept.
-func (s Setup) validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
+		if err := x.Failed.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("expect[%d].failed is %w", i, err))
 		}
 	}
-	w, l := s.Workload, s.Load
-	check(w.Replicas >= 1 && w.Replicas <= 500, "workload.replicas is %d: want 1..500", w.Replicas)
-	check(w.GracePeriod.Duration >= time.Second && w.GracePeriod.Duration%time.Second == 0,
-		"workload.gracePeriod is %s: want whole seconds, at least 1s", w.GracePeriod)
-	check(w.PreStopSleep.Duration >= 0, "workload.preStopSleep is %s: want 0s or more", w.PreStopSleep)
-	check((w.OnSIGTERM == SIGTERMWait) == (w.SIGTERMWait.Duration > 0),
-		"workload.sigtermWait is %s with onSigterm %q: want more than 0s with %q, and 0s without", w.SIGTERMWait, w.OnSIGTERM, SIGTERMWait)
-	check(w.ResponseTime.P50.Duration > 0 && w.ResponseTime.P99.Duration >= w.ResponseTime.P50.Duration,
-		"workload.responseTime: p50 is %s and p99 is %s: want 0s < p50 <= p99", w.ResponseTime.P50, w.ResponseTime.P99)
-	check(w.ResponseTime.SlowShare >= 0 && w.ResponseTime.SlowShare <= 1,
-		"workload.responseTime.slowShare is %g: want 0..1", w.ResponseTime.SlowShare)
-	check(l.Rate >= 1 && l.Rate <= 5000, "load.rate is %d: want 1..5000 requests per second", l.Rate)
-	check(l.Timeout.Duration >= 100*time.Millisecond, "load.timeout is %s: want at least 100ms", l.Timeout)
-	check(l.Baseline.Duration >= time.Second, "load.baseline is %s: want at least 1s", l.Baseline)
-	check(l.Settle.Duration >= time.Second, "load.settle is %s: want at least 1s", l.Settle)
-	check(l.ControlRate >= 1 && l.ControlRate <= l.Rate, "load.controlRate is %d: want 1..load.rate", l.ControlRate)
-	check(s.LoadBalancer.IdleTimeout.Duration >= time.Second && s.LoadBalancer.IdleTimeout.Duration <= 4000*time.Second,
-		"loadBalancer.idleTimeout is %s: want 1s..4000s (AWS user guide, idle_timeout.timeout_seconds)", s.LoadBalancer.IdleTimeout)
-	check(s.LoadBalancer.DeregistrationDelay.Duration >= 0 && s.LoadBalancer.DeregistrationDelay.Duration <= 3600*time.Second,
-		"loadBalancer.deregistrationDelay is %s: want 0s..3600s (AWS user guide, deregistration_delay.timeout_seconds)", s.LoadBalancer.DeregistrationDelay)
-	check(s.LoadBalancer.DeregistrationLag.Max <= time.Hour, "loadBalancer.deregistrationLag is %s: want at most 1h", s.LoadBalancer.DeregistrationLag)
-	check(s.LoadBalancer.RegistrationLag.Max <= time.Minute, "loadBalancer.registrationLag is %s: want at most 1m", s.LoadBalancer.RegistrationLag)
-	check(s.Scenario.Limit.Duration > 0, "scenario.limit is %s: want more than 0s", s.Scenario.Limit)
-	return errors.Join(errs...)
+	for i, set := range e.FaultSets {
+		check(set.Name != "", "faultSets[%d].name: want a name", i)
+	}
+	return errs
 }

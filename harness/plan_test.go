@@ -40,8 +40,8 @@ func TestExpandRefuses(t *testing.T) {
 		"no repeats":    {func(e *Experiment) { e.Repeats = 0 }, "repeats is 0: want 1..1000"},
 		"no mitigation": {func(e *Experiment) { e.Mitigations = nil }, "mitigations: want at least one"},
 		"target type":   {func(e *Experiment) { e.TargetTypes = []TargetType{"pod"} }, `targetTypes: "pod": want instance or ip`},
-		"connections":   {func(e *Experiment) { e.Connections = []Connections{"old"} }, `connections: "old": want pooled or new`},
-		"expectation":   {func(e *Experiment) { e.Expect = []Expectation{{Failed: "few"}} }, `expect[0].failed is "few": want none or some`},
+		"connections":   {func(e *Experiment) { e.Connections = []Connections{"old"} }, `connections: "old": want pooled, new or long-lived`},
+		"expectation":   {func(e *Experiment) { e.Expect = []Expectation{{Failed: "few"}} }, `expect[0].failed is "few": want none, some, "at most N"`},
 		"lost expect": {func(e *Experiment) {
 			e.Expect = []Expectation{{Selector: Selector{Mitigation: "x"}, Failed: ExpectNone}}
 		}, "expect[0]: matches no cell"},
@@ -56,7 +56,7 @@ func TestExpandRefuses(t *testing.T) {
 		"several at once": {func(e *Experiment) { e.Repeats = -1; e.Base.Load.Rate = 0 }, "repeats is -1\nload.rate is 0"},
 		"field": {func(e *Experiment) {
 			e.Mitigations = []Mitigation{{"m", []Edit{{"workload.prestop", "1s"}}}}
-		}, `mitigation m: field "workload.prestop": want one of workload.gracePeriod, workload.onSigterm`},
+		}, `mitigation m: field "workload.prestop": want one of cluster.kubeProxyMinSyncPeriod, cluster.kubeProxyMode`},
 		"value": {func(e *Experiment) {
 			e.Mitigations = []Mitigation{{"m", []Edit{{"workload.preStopSleep", "ten"}}}}
 		}, `mitigation m: workload.preStopSleep: duration "ten": want a number with a unit`},
@@ -91,14 +91,21 @@ func TestDropUnmatched(t *testing.T) {
 
 func TestCheckLiveNamesEveryDifference(t *testing.T) {
 	s := testSetup()
-	pods := asAsked(s)[:2]
-	if diffs := CheckLive(s, pods); len(diffs) != 0 {
-		t.Errorf("pods as asked for differ: %v", diffs)
+	live := asAsked(s)
+	if diffs := CheckLive(s, live); len(diffs) != 0 {
+		t.Errorf("what is as asked for differs: %v", diffs)
 	}
-	pods[1].OnSIGTERM, pods[1].GracePeriod = SIGTERMExit, Dur(5*time.Second)
-	diffs := CheckLive(s, pods)
-	if len(diffs) != 2 || !strings.Contains(diffs[0], "app-1: workload.gracePeriod is 5s, want 30s") || !strings.Contains(diffs[1], "app-1: workload.onSigterm is exit, want drain") {
-		t.Errorf("differences %q", diffs)
+	live.Pods[1].Settings["workload.onSigterm"] = "exit"
+	delete(live.Pods[1].Settings, "workload.gracePeriod")
+	live.Settings["loadBalancer.idleTimeout"] = "30s"
+	diffs := CheckLive(s, live)
+	want := []string{
+		"loadBalancer.idleTimeout is 30s, want 1m0s",
+		"pod app-1: workload.gracePeriod is not known, want 30s",
+		"pod app-1: workload.onSigterm is exit, want drain",
+	}
+	if !slices.Equal(diffs, want) {
+		t.Errorf("differences %q, want %q", diffs, want)
 	}
 }
 

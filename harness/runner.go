@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -72,7 +73,7 @@ func (r *Runner) Check(p Plan) error {
 
 // Run executes the trials of a plan in order, Parallel at a time, and returns
 // the results of those that ended. A trial that could not be measured is an
-// invalid result, not an error. An error means that the run as a whole can not
+// invalid result, not an error; it is tried once more after the others. An error means that the run as a whole can not
 // go on: ctx ended, or the record can not be written. Everything that was
 // deployed is removed in every case.
 func (r *Runner) Run(ctx context.Context, e Experiment, p Plan) ([]TrialResult, error) {
@@ -81,40 +82,116 @@ func (r *Runner) Run(ctx context.Context, e Experiment, p Plan) ([]TrialResult, 
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var (
-		wg      sync.WaitGroup
-		mu      sync.Mutex
-		results []TrialResult
-	)
-	queue := make(chan Trial)
-	for range max(1, r.Parallel) {
-		wg.Go(func() {
-			for t := range queue {
-				result, err := r.trial(ctx, e, t)
-				if err != nil {
-					stop(err)
-					continue
-				}
-				mu.Lock()
-				results = append(results, result)
-				mu.Unlock()
-			}
-		})
-	}
-feed:
+	s := schedule{runner: r, experiment: e, stop: stop, slots: make(chan struct{}, max(1, r.Parallel))}
 	for _, t := range p.Trials {
-		select {
-		case queue <- t:
-		case <-ctx.Done():
-			break feed
-		}
+		s.start(ctx, t)
 	}
-	close(queue)
-	wg.Wait()
-	if len(results) < len(p.Trials) {
-		return results, context.Cause(ctx)
+	s.wait()
+	again := slices.Clone(s.disturbed)
+	for _, t := range again {
+		s.start(ctx, t)
 	}
-	return results, nil
+	s.wait()
+	// Set back, also after Ctrl-C.
+	restore, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
+	defer cancel()
+	if err := s.configure(restore, ClusterSettings{}); err != nil {
+		return s.results, errors.Join(context.Cause(ctx), err)
+	}
+	if s.ended < len(p.Trials)+len(again) {
+		return s.results, context.Cause(ctx)
+	}
+	return s.results, nil
+}
+
+// maxAttempts is how often a trial is tried that turns out to be invalid.
+const maxAttempts = 2
+
+// schedule runs trials, as many at a time as there are slots, but alone those
+// that others would notice.
+type schedule struct {
+	runner     *Runner
+	experiment Experiment
+	stop       context.CancelCauseFunc
+	slots      chan struct{}
+	cluster    ClusterSettings // as they are in force
+
+	mu        sync.Mutex
+	results   []TrialResult
+	ended     int
+	disturbed []Trial // the next attempts of trials that were invalid
+}
+
+// start returns when the trial has begun, or, if it has to be alone, ended. It
+// does nothing once ctx has ended.
+func (s *schedule) start(ctx context.Context, t Trial) {
+	if ctx.Err() != nil {
+		return
+	}
+	alone := len(t.Setup.unsharedFaults()) > 0
+	if x, ok := s.runner.Scenarios[t.Setup.Scenario.Name].(Exclusive); ok && x.Exclusive() {
+		alone = true
+	}
+	if alone || t.Setup.Cluster != s.cluster {
+		s.wait()
+	}
+	if err := s.configure(ctx, t.Setup.Cluster); err != nil {
+		s.stop(err)
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	go func() {
+		defer func() { <-s.slots }()
+		s.run(ctx, t)
+	}()
+	if alone {
+		s.wait()
+	}
+}
+
+// wait returns when no trial is under way.
+func (s *schedule) wait() {
+	for range cap(s.slots) {
+		s.slots <- struct{}{}
+	}
+	for range cap(s.slots) {
+		<-s.slots
+	}
+}
+
+func (s *schedule) configure(ctx context.Context, c ClusterSettings) error {
+	if c == s.cluster {
+		return nil
+	}
+	world, ok := s.runner.World.(Configurable)
+	if !ok {
+		return errors.New("cluster: the settings of this cluster cannot be changed: leave them out")
+	}
+	if err := world.Configure(ctx, c); err != nil {
+		return fmt.Errorf("change the cluster's settings: %w", err)
+	}
+	s.cluster = c
+	return nil
+}
+
+func (s *schedule) run(ctx context.Context, t Trial) {
+	result, err := s.runner.trial(ctx, s.experiment, t)
+	if err != nil {
+		s.stop(err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended++
+	s.results = append(s.results, result)
+	if result.Verdict == VerdictInvalid && t.Attempt < maxAttempts {
+		t.Attempt++
+		s.disturbed = append(s.disturbed, t)
+	}
 }
 
 func (r *Runner) report(p Progress) {

@@ -141,14 +141,18 @@ func TestInvalidTrials(t *testing.T) {
 		reason  string
 	}{
 		"not live": {func(w *world) {
-			w.world.live = func(s Setup) []LivePod {
-				pods := asAsked(s)
-				pods[3].PreStopSleep = Dur(time.Second)
-				return pods
+			w.world.live = func(s Setup) Live {
+				live := asAsked(s)
+				live.Pods[3].Settings["workload.preStopSleep"] = "1s"
+				return live
 			}
 		}, "mitigation live: pod app-3: workload.preStopSleep is 1s, want 0s"},
 		"pod missing": {func(w *world) {
-			w.world.live = func(s Setup) []LivePod { return asAsked(s)[1:] }
+			w.world.live = func(s Setup) Live {
+				live := asAsked(s)
+				live.Pods = live.Pods[1:]
+				return live
+			}
 		}, "mitigation live: 5 running pods"},
 		"baseline":  {func(w *world) { w.attacker.outcome = failBefore(time.Second, false, Outcome502) }, "clean baseline: "},
 		"control":   {func(w *world) { w.attacker.outcome = failBefore(time.Hour, true, OutcomeTimeout) }, "control target: "},
@@ -164,10 +168,10 @@ func TestInvalidTrials(t *testing.T) {
 			}
 		}, "control answers: the control target's slowest answer took 501ms"},
 		"part died": {func(w *world) {
-			looks := 0
+			looks := 0 // twice in each of the two attempts
 			w.world.parts = func() map[string]string {
 				looks++
-				return map[string]string{"n1/kubelet": "12", "n1/kube-proxy": map[int]string{1: "13", 2: ""}[looks]}
+				return map[string]string{"n1/kubelet": "12", "n1/kube-proxy": map[int]string{1: "13", 0: ""}[looks%2]}
 			}
 		}, "cluster: n1/kube-proxy: stopped or started anew"},
 		"early deletion": {func(w *world) { w.world.early = 1 }, "disruption: 1 pods were deleted before the scenario"},
@@ -189,10 +193,14 @@ func TestInvalidTrials(t *testing.T) {
 				w := newTestWorld()
 				c.disturb(w)
 				results, err := w.run(t, t.Context(), testExperiment())
-				if err != nil || len(results) != 1 {
+				// A disturbed trial is tried once more.
+				if err != nil || len(results) != 2 {
 					t.Fatalf("got %d results, error %v", len(results), err)
 				}
-				r := results[0]
+				r := results[1]
+				if r.Trial.Attempt != 2 || r.Trial.Number != results[0].Trial.Number {
+					t.Errorf("the second result is of attempt %d of trial %d", r.Trial.Attempt, r.Trial.Number)
+				}
 				if r.Verdict != VerdictInvalid || !strings.HasPrefix(r.Reason, c.reason) {
 					t.Errorf("verdict %s, reason %q; want invalid, %q", r.Verdict, r.Reason, c.reason)
 				}

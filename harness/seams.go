@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -24,25 +25,85 @@ type Parts interface {
 	Parts(ctx context.Context) (map[string]string, error)
 }
 
+// Configurable is a World whose cluster's settings can be changed. It is called
+// while no trial is under way.
+type Configurable interface {
+	// Configure returns when the settings are in force on every node. Zero fields
+	// are set back to what the cluster had at first.
+	Configure(ctx context.Context, c ClusterSettings) error
+}
+
 // Deployment is one deployed setup. What a scenario can do to it is found by
-// type assertion (see Scenario and the interfaces HPABounds, Surge ...).
+// type assertion: HPABounds, CPUBurn, Colours, Rollout, PodKiller, Nodes.
 type Deployment interface {
 	// Target is where the load goes.
 	Target() Target
-	// Observe reads the workload's settings back from its running pods.
-	Observe(ctx context.Context) ([]LivePod, error)
+	// Observe reads the settings back from what runs.
+	Observe(ctx context.Context) (Live, error)
 	// WaitPods waits until exactly n pods of the workload exist, all of them
 	// ready and none terminating.
 	WaitPods(ctx context.Context, n int) error
-	// Remove deletes all that Deploy created, waits until it is gone, and
-	// stops the watchers. What the record still lacks (logs) is written first.
+	// Remove deletes all that Deploy created, mends what was broken, brings back
+	// nodes that were taken away, waits until all that is done, and stops the
+	// watchers. What the record still lacks (logs) is written first.
 	Remove(ctx context.Context) error
+}
+
+// Faulty is a Deployment in which things can be broken on purpose.
+type Faulty interface {
+	// Break does what f names, unless it was deployed (Fault.Deployed). mend
+	// undoes it; Remove does so too.
+	Break(ctx context.Context, f Fault) (mend func(context.Context) error, err error)
 }
 
 // HPABounds is a Deployment whose HorizontalPodAutoscaler can be driven by its
 // bounds.
 type HPABounds interface {
 	SetHPABounds(ctx context.Context, minReplicas, maxReplicas int) error
+}
+
+// Colours is a Deployment that can have a second set of pods, Green, beside the
+// first, Blue. The cutover and the deletion are recorded as EventCutover and
+// EventOldDeleted.
+type Colours interface {
+	// AddGreen returns when Green's pods are ready and, with ShiftWeights, its
+	// targets healthy. It gets no traffic yet.
+	AddGreen(ctx context.Context) error
+	// Cutover moves the traffic by spec.shift and returns when the cluster
+	// confirms: only Green in the Service's endpoints, or the weights taken over.
+	Cutover(ctx context.Context) error
+	// DeleteBlue returns how many pods Blue had when the last of them is gone.
+	DeleteBlue(ctx context.Context) (pods int, err error)
+}
+
+// Rollout is a Deployment whose pods can be replaced by a rolling update.
+type Rollout interface {
+	// Rollout changes the pod template and returns how many pods were replaced
+	// when the last old one is gone and the new ones are ready.
+	Rollout(ctx context.Context) (pods int, err error)
+}
+
+// PodKiller is a Deployment whose pods can be killed.
+type PodKiller interface {
+	// KillPods deletes n pods without a grace period, as chaos tools do, and
+	// returns when as many as before are ready again.
+	KillPods(ctx context.Context, n int) error
+}
+
+// Nodes is a Deployment on nodes that can be taken away. Each method concerns
+// the node that Remove brings back: one with pods of the workload, but without
+// the control target.
+type Nodes interface {
+	// DrainNode does what the Cluster Autoscaler does to a node that it removes:
+	// taint, then evict, respecting disruption budgets. It returns how many pods
+	// of the workload went when the last of them is gone.
+	DrainNode(ctx context.Context) (pods int, err error)
+	// RemoveNode ends the drained node's machine and deletes its Node. It is
+	// recorded as EventNodeRemoved.
+	RemoveNode(ctx context.Context) error
+	// LoseNode ends a node's machine without warning, and returns how many ready
+	// pods of the workload were on it. It is recorded as EventNodeLost.
+	LoseNode(ctx context.Context) (pods int, err error)
 }
 
 // CPUBurn is a Deployment whose pods can be made to use CPU, so that an HPA
@@ -65,15 +126,30 @@ type Target struct {
 	ControlURL string `json:"controlUrl"` // the control target, through the same listener
 }
 
-// LivePod is what one running pod says of itself, read from the API server
-// and from the application, not from what was asked for.
+// Live is what runs, read from the API server, the load balancer and the
+// application, not from what was asked for.
+type Live struct {
+	Pods []LivePod `json:"pods"`
+	// Settings are those that are not a pod's, by the names of EditableFields.
+	Settings map[string]string `json:"settings,omitempty"`
+}
+
+// UnmarshalJSON also reads format 1 of the record, where the settings had no
+// names: of that only the pods are kept, whose gates have been judged already.
+func (l *Live) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		return json.Unmarshal(b, &l.Pods)
+	}
+	type plain Live
+	return json.Unmarshal(b, (*plain)(l))
+}
+
+// LivePod is what one running pod says of itself: settings by the names of
+// EditableFields, in the form in which Setting gives them.
 type LivePod struct {
-	Name         string    `json:"name"`
-	Ready        bool      `json:"ready"`
-	GracePeriod  Duration  `json:"gracePeriod"`
-	PreStopSleep Duration  `json:"preStopSleep"`
-	OnSIGTERM    OnSIGTERM `json:"onSigterm"`
-	SIGTERMWait  Duration  `json:"sigtermWait"`
+	Name     string            `json:"name"`
+	Ready    bool              `json:"ready"`
+	Settings map[string]string `json:"settings"`
 }
 
 // Environment is what the figures depend on.
@@ -90,11 +166,25 @@ type Environment struct {
 // Scenario is what is done to a deployment under load. It must end when its
 // context ends, and return only when nothing more will change by itself.
 type Scenario interface {
-	Name() string
-	// Check says, before anything is created, whether spec makes sense.
+	// About is one line for lists.
+	About() string
+	// Check says, before anything is created, whether the setup makes sense.
 	Check(s Setup) error
-	Run(ctx context.Context, s Setup, d Deployment) error
+	// Run returns what it did, for the gate that compares it with what was seen.
+	Run(ctx context.Context, s Setup, d Deployment) (Disruption, error)
 }
+
+// Disruption is what a scenario did. A trial in which something else is seen
+// proves nothing.
+type Disruption struct {
+	// Deleted is how many pods of the workload were asked to go.
+	Deleted int `json:"deleted"`
+	// Lost is how many went without being asked, with their node.
+	Lost int `json:"lost,omitempty"`
+}
+
+// Exclusive is a Scenario that disturbs other trials on the same cluster.
+type Exclusive interface{ Exclusive() bool }
 
 // Preparer is a Scenario that has something to set up before the attack.
 type Preparer interface {

@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -73,6 +74,9 @@ type Connections string
 const (
 	ConnectionsPooled Connections = "pooled" // keep-alive, shared and reused
 	ConnectionsNew    Connections = "new"    // one connection per request
+	// ConnectionsLongLived is a fixed number of connections, opened before the
+	// baseline and used in turn for the whole trial. One that breaks is opened anew.
+	ConnectionsLongLived Connections = "long-lived"
 )
 
 // OnSIGTERM is what the application does when the kubelet asks it to stop.
@@ -86,26 +90,126 @@ const (
 	SIGTERMIgnore OnSIGTERM = "ignore" // serve on until SIGKILL
 )
 
+// PreStopBy is the kind of handler that a preStop hook uses.
+type PreStopBy string
+
+// The handlers of a preStop hook (Kubernetes API reference, LifecycleHandler).
+const (
+	PreStopExec  PreStopBy = "exec"  // a command in the container sleeps
+	PreStopSleep PreStopBy = "sleep" // the kubelet sleeps (GA in Kubernetes 1.34)
+	PreStopHTTP  PreStopBy = "http"  // httpGet to the application, which answers after the time
+)
+
+// TrafficPolicy is a Service's spec.externalTrafficPolicy.
+type TrafficPolicy string
+
+// The policies.
+const (
+	TrafficCluster TrafficPolicy = "Cluster"
+	TrafficLocal   TrafficPolicy = "Local"
+)
+
 // Setup is one trial's world, fully resolved: what runs, what is in front of
-// it, what load it gets and what is done to it. A Mitigation is an edit of it.
+// it, what load it gets, what is done to it and what is broken. A Mitigation is
+// an edit of it.
 type Setup struct {
-	Workload     Workload     `json:"workload"`
-	LoadBalancer LoadBalancer `json:"loadBalancer"`
-	Load         Load         `json:"load"`
-	Scenario     ScenarioSpec `json:"scenario"`
+	Cluster      ClusterSettings `json:"cluster"`
+	Workload     Workload        `json:"workload"`
+	LoadBalancer LoadBalancer    `json:"loadBalancer"`
+	Load         Load            `json:"load"`
+	Scenario     ScenarioSpec    `json:"scenario"`
+	// Faults begin with the scenario and end, at the latest, with the load.
+	Faults []Fault `json:"faults,omitempty"`
 }
+
+// ClusterSettings are settings of a whole cluster that results depend on. Zero
+// fields: as the cluster has them.
+type ClusterSettings struct {
+	// KubeProxyMode is kube-proxy's mode: iptables or nftables.
+	KubeProxyMode string `json:"kubeProxyMode,omitempty"`
+	// KubeProxyMinSyncPeriod is the least time between two changes of a node's
+	// rules (KubeProxyConfiguration, iptables.minSyncPeriod and nftables.minSyncPeriod).
+	KubeProxyMinSyncPeriod Duration `json:"kubeProxyMinSyncPeriod,omitzero"`
+}
+
+// The modes of kube-proxy that can be chosen.
+const (
+	KubeProxyIPTables = "iptables"
+	KubeProxyNFTables = "nftables"
+)
 
 // Workload describes the application under test.
 type Workload struct {
-	Replicas     int          `json:"replicas"`
-	OnSIGTERM    OnSIGTERM    `json:"onSigterm"`
-	SIGTERMWait  Duration     `json:"sigtermWait"`  // only with SIGTERMWait
-	PreStopSleep Duration     `json:"preStopSleep"` // 0: no preStop hook
-	GracePeriod  Duration     `json:"gracePeriod"`  // terminationGracePeriodSeconds; whole seconds
-	ResponseTime ResponseTime `json:"responseTime"`
-	StartDelay   Duration     `json:"startDelay"` // from process start to listening
-	KeepAlive    Duration     `json:"keepAlive"`  // idle keep-alive timeout of the application
-	CPURequest   string       `json:"cpuRequest"` // Kubernetes quantity, e.g. "50m"
+	// App is an application of the user's own; nil: the built-in one.
+	App *App `json:"app,omitempty"`
+
+	Replicas int `json:"replicas"`
+	// The behaviour of the built-in application; meaningless with App.
+	OnSIGTERM   OnSIGTERM `json:"onSigterm"`
+	SIGTERMWait Duration  `json:"sigtermWait"` // only with SIGTERMWait
+	// CloseWhileDraining: every answer from SIGTERM (or preStop by http) on says
+	// Connection: close.
+	CloseWhileDraining bool `json:"closeWhileDraining,omitempty"`
+	// FailReadiness: the readiness path answers 503 from SIGTERM (or preStop by
+	// http) on.
+	FailReadiness bool         `json:"failReadiness,omitempty"`
+	ResponseTime  ResponseTime `json:"responseTime"`
+	StartDelay    Duration     `json:"startDelay"` // from process start to listening
+	KeepAlive     Duration     `json:"keepAlive"`  // idle keep-alive timeout of the application
+
+	PreStopSleep Duration  `json:"preStopSleep"`        // 0: no preStop hook of ours
+	PreStopBy    PreStopBy `json:"preStopBy,omitempty"` // "": exec; meaningless without PreStopSleep
+	// GracePeriod is terminationGracePeriodSeconds; whole seconds. 0, with App
+	// only: as in its manifests.
+	GracePeriod Duration `json:"gracePeriod"`
+	CPURequest  string   `json:"cpuRequest"` // Kubernetes quantity, e.g. "50m"
+
+	// The Deployment's rolling update (apps/v1, RollingUpdateDeployment): a number
+	// of pods or a percentage; "": the default of 25%.
+	MaxSurge        string `json:"maxSurge,omitempty"`
+	MaxUnavailable  string `json:"maxUnavailable,omitempty"`
+	MinReadySeconds int    `json:"minReadySeconds,omitempty"`
+	// PodDisruptionBudget is minAvailable of a budget for the pods; "": none.
+	PodDisruptionBudget string `json:"podDisruptionBudget,omitempty"`
+
+	HPA HPABehavior `json:"hpa,omitzero"`
+}
+
+// HPABehavior is how a HorizontalPodAutoscaler scales down (autoscaling/v2,
+// spec.behavior.scaleDown). Zero fields: no policy of ours.
+type HPABehavior struct {
+	// Pods are removed at most in each Period; both or neither.
+	Pods   int      `json:"pods,omitempty"`
+	Period Duration `json:"period,omitzero"`
+	// Stabilization is stabilizationWindowSeconds.
+	Stabilization Duration `json:"stabilization,omitzero"`
+}
+
+// App is an application of the user's own. Either Image or Manifests is set.
+type App struct {
+	// Image runs in a Deployment that lameduck makes, with Args.
+	Image string   `json:"image,omitempty"`
+	Args  []string `json:"args,omitempty"`
+	// Manifests are Kubernetes objects as YAML documents: a Deployment, the
+	// Service in front of it and whatever they need.
+	Manifests string `json:"manifests,omitempty"`
+	// Images are put on the cluster's nodes first.
+	Images []ImageSource `json:"images,omitempty"`
+	// Service and Port are what the load balancer sends to. With Image the port
+	// is the container's and the Service is lameduck's.
+	Service string `json:"service,omitempty"`
+	Port    int    `json:"port"`
+	Path    string `json:"path"`          // of the requests
+	Ready   string `json:"readinessPath"` // of the load balancer's health checks and the warm-up
+}
+
+// ImageSource is a container image that comes from a file: an archive as
+// docker save writes it, or a static binary that becomes the only file and the
+// entrypoint of a new image.
+type ImageSource struct {
+	Name    string `json:"name"`
+	Archive string `json:"archive,omitempty"`
+	Binary  string `json:"binary,omitempty"`
 }
 
 // ResponseTime is the distribution of the application's answer times:
@@ -130,6 +234,12 @@ type LoadBalancer struct {
 	// and the load goes on until the first is over.
 	DeregistrationLag DurationRange `json:"deregistrationLag"`
 	RegistrationLag   DurationRange `json:"registrationLag"`
+	// WeightLag is how long a change of weights takes to reach a node.
+	WeightLag DurationRange `json:"weightLag,omitzero"`
+	// ReadinessGate: pods get the controller's readiness gate; IP targets only.
+	ReadinessGate bool `json:"readinessGate,omitempty"`
+	// ExternalTrafficPolicy of the Service; "": Cluster. Instance targets only.
+	ExternalTrafficPolicy TrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 }
 
 // Load is an open-loop constant-rate load.
@@ -140,18 +250,44 @@ type Load struct {
 	Baseline    Duration    `json:"baseline"` // undisturbed load before the scenario
 	Settle      Duration    `json:"settle"`   // load that goes on after the scenario's last pod is gone
 	ControlRate int         `json:"controlRate"`
+	// LongLived is the number of connections of ConnectionsLongLived.
+	LongLived int `json:"longLived,omitempty"`
+	// BodySize is what each request sends, in bytes; 0: a GET without a body.
+	BodySize int `json:"bodySize,omitempty"`
+	// HTTP2 speaks HTTP/2 to the load balancer, over TLS.
+	HTTP2 bool `json:"http2,omitempty"`
+	// Streams are so many answers besides, of which each goes on for as long as
+	// the load does; one that ends early is a failed request and begins anew.
+	Streams int `json:"streams,omitempty"`
 }
 
-// ScenarioSpec names what is done under load, and its parameters.
+// ScenarioSpec names what is done under load, and its parameters. A scenario
+// refuses a parameter that it does not use.
 type ScenarioSpec struct {
 	Name string `json:"name"`
 	// To is the number of replicas that hpa-scale-in leaves.
-	To int `json:"to"`
+	To int `json:"to,omitempty"`
 	// Drive is how the HPA is brought to scale in: DriveBounds or DriveCPU.
-	Drive string `json:"drive"`
+	Drive string `json:"drive,omitempty"`
+	// Shift is how blue-green moves the traffic: ShiftSelector or ShiftWeights.
+	Shift string `json:"shift,omitempty"`
+	// KeepOld is for how long blue-green keeps Blue after the cutover.
+	KeepOld Duration `json:"keepOld,omitzero"`
+	// Pods is how many pods pod-kill kills.
+	Pods int `json:"pods,omitempty"`
+	// HoldNode is for how long node-scale-in keeps a node that is empty.
+	HoldNode Duration `json:"holdNode,omitzero"`
+	// Length is how long baseline lasts.
+	Length Duration `json:"length,omitzero"`
 	// Limit bounds the scenario; it is an error to exceed it.
 	Limit Duration `json:"limit"`
 }
+
+// How blue-green moves the traffic.
+const (
+	ShiftSelector = "selector" // the Service's selector is changed
+	ShiftWeights  = "weights"  // two target groups, of which the weights are changed
+)
 
 // How hpa-scale-in makes the HorizontalPodAutoscaler remove pods.
 const (
@@ -163,9 +299,16 @@ const (
 	DriveCPU = "cpu"
 )
 
-// Clone copies a setup. Setup holds no pointers, so assignment is enough; the
-// method exists so that callers need not know.
-func (s Setup) Clone() Setup { return s }
+// Clone copies a setup, so that an edit of the copy does not reach s.
+func (s Setup) Clone() Setup {
+	s.Faults = slices.Clone(s.Faults)
+	if s.Workload.App != nil {
+		app := *s.Workload.App
+		app.Args, app.Images = slices.Clone(app.Args), slices.Clone(app.Images)
+		s.Workload.App = &app
+	}
+	return s
+}
 
 // String is the setup as one line of JSON, for error messages.
 func (s Setup) String() string {

@@ -24,6 +24,8 @@ type tally struct {
 	early          int           // pods whose deletion was asked for before the scenario
 	deletions      int           // pods whose deletion was asked for between scenario and over
 	isOver         bool
+	first          map[EventKind]time.Duration // when a kind of event came first
+	gone           []string                    // nodes that were taken away
 }
 
 type failure struct {
@@ -32,7 +34,7 @@ type failure struct {
 }
 
 func newTally(rec Recorder) *tally {
-	return &tally{rec: rec, byOutcome: make(map[Outcome]int), scenarioAt: -1}
+	return &tally{rec: rec, byOutcome: make(map[Outcome]int), first: make(map[EventKind]time.Duration), scenarioAt: -1}
 }
 
 // Request implements Recorder.
@@ -61,11 +63,17 @@ func (t *tally) Request(q Request) {
 // Event implements Recorder.
 func (t *tally) Event(e Event) {
 	t.rec.Event(e)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, seen := t.first[e.Kind]; !seen {
+		t.first[e.Kind] = e.At
+	}
+	if e.Kind == EventNodeRemoved || e.Kind == EventNodeLost {
+		t.gone = append(t.gone, e.Object)
+	}
 	if e.Kind != EventPodDeletionAsked {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	switch {
 	case t.isOver:
 	case t.scenarioAt < 0:

@@ -76,8 +76,12 @@ func (t *trialRun) phase(p Phase) (end func()) {
 }
 
 func (t *trialRun) mark(name string) time.Duration {
+	return t.event(EventMark, name)
+}
+
+func (t *trialRun) event(kind EventKind, object string) time.Duration {
 	at := t.clock.Now()
-	t.tally.Event(Event{At: at, Kind: EventMark, Object: name})
+	t.tally.Event(Event{At: at, Kind: kind, Object: object})
 	return at
 }
 
@@ -188,13 +192,14 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 		err   error
 	}
 	done := make(chan attacked, 1)
+	broken := faults{event: t.event}
 	t.mark(MarkAttack)
 	stopCPU := watchCPU(t.CPU)
 	go func() {
 		stats, err := t.Attacker.Attack(actx, AttackSpec{
 			Target: d.Target(), Load: load, Anchor: t.clock.Anchor(), IDPrefix: "r",
 			Limit: Dur(load.Baseline.Duration + spec.Limit.Duration + load.Settle.Duration +
-				t.trial.Setup.LoadBalancer.DeregistrationLag.Max + removeLimit),
+				t.trial.Setup.deregistrationLag().Max + removeLimit),
 		}, t.tally.Request)
 		done <- attacked{stats, err}
 		stop() // without load the scenario proves nothing
@@ -223,7 +228,9 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 		end = t.phase(PhaseScenario)
 		t.tally.scenario(t.mark(MarkScenario))
 		sctx, cancel := context.WithTimeout(actx, spec.Limit.Duration)
-		err = t.Scenarios[spec.Name].Run(sctx, t.trial.Setup, d)
+		if err = broken.begin(sctx, d, t.trial.Setup.Faults); err == nil {
+			t.result.Disruption, err = t.Scenarios[spec.Name].Run(sctx, t.trial.Setup, d)
+		}
 		cancel()
 		t.mark(MarkScenarioEnd)
 		end()
@@ -242,6 +249,9 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 	t.cpu = stopCPU()
 	stop()
 	a := <-done
+	if merr := broken.end(); merr != nil && (err == nil || errors.Is(err, errStoppedEarly)) {
+		err = merr
+	}
 	end()
 	t.mark(MarkAttackEnd)
 	t.tally.over()
@@ -263,7 +273,7 @@ func (t *trialRun) settle() time.Duration {
 	s := t.trial.Setup
 	lag := time.Duration(0)
 	if s.LoadBalancer.TargetType == TargetIP {
-		lag = t.tally.lastDeletion() + s.LoadBalancer.DeregistrationLag.Max - t.clock.Now()
+		lag = t.tally.lastDeletion() + s.deregistrationLag().Max - t.clock.Now()
 	}
 	return max(0, lag) + s.Load.Settle.Duration
 }
@@ -292,9 +302,9 @@ func (t *trialRun) finish(e Experiment, invalid errInvalid) TrialResult {
 			return res
 		}
 	}
-	failed, expected := Failed(res.Counts), e.ExpectationFor(t.trial.Cell)
-	if expected != "" && !expected.Met([]int{failed}) {
-		res.Verdict, res.Reason = VerdictFail, fmt.Sprintf("%d failed requests, expected %s", failed, expected)
+	tried, expected := Try(res.Counts), e.ExpectationFor(t.trial.Cell)
+	if expected != "" && !expected.Met([]Tried{tried}) {
+		res.Verdict, res.Reason = VerdictFail, fmt.Sprintf("%d failed requests, expected %s", tried.Failed, expected)
 	}
 	return res
 }

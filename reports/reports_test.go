@@ -274,10 +274,14 @@ func TestPodEnds(t *testing.T) {
 
 // cell makes a cell with an expectation and the failed requests of its trials.
 func cell(name string, x harness.Expected, invalid int, failed ...int) Cell {
+	var tried []harness.Tried
+	for _, n := range failed {
+		tried = append(tried, harness.Tried{Requests: 1000, Failed: n})
+	}
 	return Cell{
 		Cell:   harness.Cell{TargetType: "instance", Mitigation: name, Connections: "pooled"},
 		Trials: len(failed) + invalid, Invalid: invalid, FailedPerTrial: failed,
-		Expected: x, Met: x != "" && x.Met(failed),
+		Expected: x, Met: x != "" && x.Met(tried),
 	}
 }
 

@@ -69,6 +69,7 @@ func sumUp(id harness.Cell, e harness.Experiment, trials []Trial) Cell {
 		Cell: id, Expected: e.ExpectationFor(id),
 		Outcomes: make(map[harness.Outcome]int), Phases: make(map[string]float64),
 	}
+	var tried []harness.Tried
 	for _, t := range trials {
 		switch {
 		case t.Cell != id:
@@ -88,6 +89,7 @@ func sumUp(id harness.Cell, e harness.Experiment, trials []Trial) Cell {
 		c.FailedPerTrial = append(c.FailedPerTrial, t.Failed)
 		c.Requests += t.Requests
 		c.Failed += t.Failed
+		tried = append(tried, harness.Tried{Requests: t.Requests, Failed: t.Failed})
 		for outcome, n := range t.Outcomes {
 			c.Outcomes[outcome] += n
 		}
@@ -103,7 +105,7 @@ func sumUp(id harness.Cell, e harness.Experiment, trials []Trial) Cell {
 	if c.Clean() {
 		c.UpperBound = upperBound(c.Valid())
 	}
-	c.Met = c.Expected != "" && c.Expected.Met(c.FailedPerTrial)
+	c.Met = c.Expected != "" && c.Expected.Met(tried)
 	return c
 }
 

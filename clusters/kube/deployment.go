@@ -59,34 +59,35 @@ func (d *deployment) WaitPods(ctx context.Context, n int) error {
 // Observe implements harness.Deployment: the pods' own specs from the API
 // server, which an admission webhook may have changed, and the application's
 // answer to what it was told. Pods that terminate are left out.
-func (d *deployment) Observe(ctx context.Context) ([]harness.LivePod, error) {
+func (d *deployment) Observe(ctx context.Context) (harness.Live, error) {
 	list, err := d.world.client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + appName})
 	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
+		return harness.Live{}, fmt.Errorf("list pods: %w", err)
 	}
-	var live []harness.LivePod
+	var live harness.Live
 	for _, pod := range list.Items {
 		if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
 		p, err := d.observe(ctx, &pod)
 		if err != nil {
-			return nil, err
+			return harness.Live{}, err
 		}
-		live = append(live, p)
+		live.Pods = append(live.Pods, p)
 	}
 	return live, nil
 }
 
 func (d *deployment) observe(ctx context.Context, pod *corev1.Pod) (harness.LivePod, error) {
-	live := harness.LivePod{Name: pod.Name, Ready: isReady(pod)}
+	live := harness.LivePod{Name: pod.Name, Ready: isReady(pod), Settings: make(map[string]string)}
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		live.GracePeriod = harness.Dur(time.Duration(*s) * time.Second)
+		live.Settings["workload.gracePeriod"] = (time.Duration(*s) * time.Second).String()
 	}
-	var err error
-	if live.PreStopSleep, err = preStopSleep(pod); err != nil {
+	sleep, err := preStopSleep(pod)
+	if err != nil {
 		return live, fmt.Errorf("pod %s: %w", pod.Name, err)
 	}
+	live.Settings["workload.preStopSleep"] = sleep.String()
 	body, err := d.world.http.get(ctx, d.namespace, pod.Name, configPath)
 	if err != nil {
 		return live, err
@@ -98,7 +99,8 @@ func (d *deployment) observe(ctx context.Context, pod *corev1.Pod) (harness.Live
 	if err := json.Unmarshal(body, &config); err != nil {
 		return live, fmt.Errorf("read %s of pod %s: %w", configPath, pod.Name, err)
 	}
-	live.OnSIGTERM, live.SIGTERMWait = config.OnSIGTERM, config.SIGTERMWait
+	live.Settings["workload.onSigterm"] = string(config.OnSIGTERM)
+	live.Settings["workload.sigtermWait"] = config.SIGTERMWait.String()
 	return live, nil
 }
 

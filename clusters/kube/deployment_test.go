@@ -52,14 +52,14 @@ func TestObserve(t *testing.T) {
 	trial.Setup.Workload.PreStopSleep = harness.Dur(40 * time.Second)
 	c, d := deployed(t, func(s *harness.Setup) { *s = trial.Setup })
 	c.edit(t, testNamespace, "app-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })
-	pods, err := d.Observe(t.Context())
+	live, err := d.Observe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(pods) != 5 || pods[0].Name != "app-1" || !pods[0].Ready {
+	if pods := live.Pods; len(pods) != 5 || pods[0].Name != "app-1" || !pods[0].Ready {
 		t.Errorf("observed %+v, want the 5 that do not terminate", pods)
 	}
-	if diffs := harness.CheckLive(trial.Setup, pods); diffs != nil {
+	if diffs := harness.CheckLive(trial.Setup, live); diffs != nil {
 		t.Errorf("not as asked for: %v", diffs)
 	}
 }
@@ -73,13 +73,20 @@ func TestObserveSeesWhatIsThere(t *testing.T) {
 		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
 		p.Status.Conditions = nil
 	})
-	pods, err := d.Observe(t.Context())
+	live, err := d.Observe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := harness.LivePod{Name: "app-3", GracePeriod: harness.Dur(5 * time.Second), PreStopSleep: harness.Dur(3 * time.Second), OnSIGTERM: harness.SIGTERMIgnore}
-	if pods[3] != want {
-		t.Errorf("observed %+v, want %+v", pods[3], want)
+	got := live.Pods[3]
+	if got.Name != "app-3" || got.Ready {
+		t.Errorf("observed %+v, want app-3, not ready", got)
+	}
+	for name, want := range map[string]string{
+		"workload.gracePeriod": "5s", "workload.preStopSleep": "3s", "workload.preStopBy": "sleep", "workload.onSigterm": "ignore",
+	} {
+		if got.Settings[name] != want {
+			t.Errorf("%s is %q, want %q", name, got.Settings[name], want)
+		}
 	}
 }
 

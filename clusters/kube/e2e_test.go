@@ -95,12 +95,12 @@ func deployReal(t *testing.T, w *World, trial harness.Trial, rec harness.Recorde
 		t.Fatal(err)
 	}
 	t.Logf("Deploy took %s", time.Since(start).Round(time.Millisecond))
-	pods, err := d.Observe(stepContext(t))
+	live, err := d.Observe(stepContext(t))
 	if err != nil {
 		t.Error(err)
 	}
-	if diffs := harness.CheckLive(trial.Setup, pods); len(diffs) > 0 || len(pods) != trial.Setup.Workload.Replicas {
-		t.Errorf("%d pods observed, which differ: %v", len(pods), diffs)
+	if diffs := harness.CheckLive(trial.Setup, live); len(diffs) > 0 || len(live.Pods) != trial.Setup.Workload.Replicas {
+		t.Errorf("%d pods observed, which differ: %v", len(live.Pods), diffs)
 	}
 	return d
 }

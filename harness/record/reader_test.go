@@ -219,7 +219,7 @@ func rewrite(t *testing.T, path, text string) {
 func TestOpenRefuses(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
 		{"newer", runFile, `{"schema":7,"tool":"v9.1","plan":"in a form of its own"}`,
-			"open run: DIR: written by a newer lameduck: version v9.1 wrote format 7, this one reads up to 1: use that version, or a later one"},
+			"open run: DIR: written by a newer lameduck: version v9.1 wrote format 7, this one reads up to 2: use that version, or a later one"},
 		{"no schema", runFile, `{}`, "open run: DIR/run.json has no schema number: it is not the record of a run"},
 		{"no JSON", runFile, `{"schema":1,`, "open run: DIR/run.json: unexpected end of JSON input"},
 		{"wrong plan", runFile, `{"schema":1,"plan":[]}`, "open run: DIR/run.json: json: cannot unmarshal array"},

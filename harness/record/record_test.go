@@ -98,7 +98,7 @@ func aResult(trial harness.Trial) harness.TrialResult {
 	return harness.TrialResult{
 		Trial: trial, Anchor: "2026-03-01T09:20:31.5Z", Verdict: harness.VerdictInvalid, Reason: "rate: too low",
 		Gates: []harness.Gate{{Name: "rate", Detail: "too low"}}, Counts: map[harness.Outcome]int{harness.OutcomeOK: 7},
-		Phases: map[string]float64{"deploy": 1.5}, Live: []harness.LivePod{{Name: "app-1", Ready: true}},
+		Phases: map[string]float64{"deploy": 1.5}, Live: harness.Live{Pods: []harness.LivePod{{Name: "app-1", Ready: true}}},
 	}
 }
 
