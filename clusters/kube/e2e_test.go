@@ -5,7 +5,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -240,7 +238,7 @@ func testLongPreStop(t *testing.T, w *World) {
 }
 
 func testImageMissing(t *testing.T, w *World) {
-	without := &World{cfg: w.cfg, client: w.client, http: w.http}
+	without := &World{cfg: w.cfg, client: w.client, http: w.http, createOther: w.createOther}
 	without.cfg.TargetImage = "lameduck.local/target:missing"
 	trial := testTrial()
 	trial.Number = 10
@@ -318,55 +316,15 @@ func testIPMode(t *testing.T, w *World) {
 	}
 }
 
-// A namespace that asks for readiness gates gets them, and its pods become Ready
-// because their targets are healthy.
+// Pods get readiness gates, and become Ready because their targets are healthy.
 func testReadinessGate(t *testing.T, w *World) {
 	trial := testTrial()
-	trial.Number, trial.Setup.LoadBalancer.TargetType = 13, harness.TargetIP
-	objects, err := Manifests(trial, w.cfg.TargetImage, w.cfg.ListenPort(trial))
-	if err != nil {
-		t.Fatal(err)
-	}
-	namespace := objects.Namespace.Name
-	objects.Namespace.Labels["elbv2.k8s.aws/pod-readiness-gate-inject"] = "enabled"
-	if err := w.createNamespace(stepContext(t), objects.Namespace); err != nil {
-		t.Fatal(err)
-	}
-	defer noneLeft(t, w)
-	defer func() {
-		if err := Clean(stepContext(t), w.cfg.REST, trial.RunID, io.Discard); err != nil {
-			t.Error(err)
-		}
-	}()
-	v, err := newView(stepContext(t), w.client, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.stop()
-	// A gate is added at a pod's creation, so the Ingress and the Services must be
-	// known by then.
-	deployments := objects.Deployments
-	objects.Deployments = nil
-	if err := errors.Join(w.create(stepContext(t), objects), w.createIngress(stepContext(t), objects)); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.wait(stepContext(t), func() (bool, error) { return len(v.addresses()) > 0, nil }); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range deployments {
-		if _, err := w.client.AppsV1().Deployments(namespace).Create(stepContext(t), d, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
+	trial.Number, trial.Setup.LoadBalancer.TargetType, trial.Setup.LoadBalancer.ReadinessGate = 13, harness.TargetIP, true
+	d := deployReal(t, w, trial, &memory{})
+	for _, pod := range d.(*deployment).view.podsOf(appName) {
+		if len(pod.Spec.ReadinessGates) != 1 {
+			t.Errorf("pod %s has gates %v", pod.Name, pod.Spec.ReadinessGates)
 		}
 	}
-	if err := v.wait(stepContext(t), func() (bool, error) { return count(v.podsOf(appName)).settled(6), nil }); err != nil {
-		t.Fatalf("%v: %s", err, count(v.podsOf(appName)))
-	}
-	for _, pod := range v.podsOf(appName) {
-		fulfilled := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return strings.HasPrefix(string(c.Type), "target-health.elbv2.k8s.aws/") && c.Status == corev1.ConditionTrue
-		})
-		if len(pod.Spec.ReadinessGates) != 1 || !fulfilled {
-			t.Errorf("pod %s has gates %v and conditions %v", pod.Name, pod.Spec.ReadinessGates, pod.Status.Conditions)
-		}
-	}
+	removeReal(t, w, d)
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,24 +73,34 @@ func (d *deployment) targets(ctx context.Context) (map[string]map[string]string,
 }
 
 // missingTargets says what is not yet as it must be, "" if all is. In IP mode
-// every pod is a target; in instance mode every node is, which the load balancer
-// knows best.
+// every pod is a target, as the control target's is always; in instance mode
+// every node is, which the load balancer knows best. With externalTrafficPolicy
+// Local only nodes with a ready pod answer.
 func (d *deployment) missingTargets(states map[string]map[string]string) string {
-	ip := d.trial.Setup.LoadBalancer.TargetType == harness.TargetIP
-	pods := map[string]int{appName: d.trial.Setup.Workload.Replicas, controlName: 1}
-	for _, service := range []string{appName, controlName} {
-		healthy, want := 0, max(1, len(states[service]))
-		if ip {
-			want = pods[service]
+	lb, service := d.trial.Setup.LoadBalancer, d.names.Service
+	want := max(1, len(states[service]))
+	switch {
+	case lb.TargetType == harness.TargetIP:
+		want = d.trial.Setup.Workload.Replicas
+	case lb.ExternalTrafficPolicy == harness.TrafficLocal:
+		nodes := make(map[string]bool)
+		for _, pod := range d.view.podsOf(appName) {
+			nodes[pod.Spec.NodeName] = isReady(pod) || nodes[pod.Spec.NodeName]
 		}
-		for _, state := range states[service] {
-			if state == "healthy" {
-				healthy++
-			}
-		}
-		if healthy != want {
-			return fmt.Sprintf("%d of %d targets of Service %s are healthy (%v)", healthy, want, service, states[service])
+		want = len(nodes)
+	}
+	return cmp.Or(missing(service, states[service], want), missing(controlName, states[controlName], 1))
+}
+
+func missing(service string, states map[string]string, want int) string {
+	healthy := 0
+	for _, state := range states {
+		if state == "healthy" {
+			healthy++
 		}
 	}
-	return ""
+	if healthy == want {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d targets of Service %s are healthy (%v)", healthy, want, service, states)
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,10 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"lameduck/harness"
+	"lameduck/harness/evidence"
 )
 
-// app is the Deployment under test.
-func (m maker) app() *appsv1.Deployment {
+// controlCPU is the CPU request of the control target of an application that
+// keeps its own.
+const controlCPU = "50m"
+
+// builtin is the built-in application as the Deployment under test.
+func (m maker) builtin() *appsv1.Deployment {
 	w := m.trial.Setup.Workload
 	args := []string{
 		"--on-sigterm=" + onSIGTERM(w),
@@ -25,13 +31,36 @@ func (m maker) app() *appsv1.Deployment {
 	if w.ResponseTime.SlowShare > 0 {
 		args = append(args, fmt.Sprintf("--slow=share=%g,time=%s", w.ResponseTime.SlowShare, w.ResponseTime.Slow))
 	}
+	if w.CloseWhileDraining {
+		args = append(args, "--close-while-draining")
+	}
+	if w.FailReadiness {
+		args = append(args, "--fail-readiness")
+	}
 	d := m.deployment(appName, w.Replicas, args)
 	grace := wholeSeconds(w.GracePeriod)
 	spec := &d.Spec.Template.Spec
 	spec.TerminationGracePeriodSeconds = &grace
-	if w.PreStopSleep.Duration > 0 {
-		spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: sleepHook(w.PreStopSleep)}
+	spec.Containers[0].Lifecycle = preStop(w)
+	m.rollout(&d.Spec)
+	return d
+}
+
+// ownImage is an application of the user's own in a Deployment of ours.
+func (m maker) ownImage(app harness.App) *appsv1.Deployment {
+	w := m.trial.Setup.Workload
+	d := m.deployment(appName, w.Replicas, app.Args)
+	spec := &d.Spec.Template.Spec
+	if w.GracePeriod.Duration > 0 {
+		grace := wholeSeconds(w.GracePeriod)
+		spec.TerminationGracePeriodSeconds = &grace
 	}
+	c := &spec.Containers[0]
+	c.Image, c.ImagePullPolicy, c.Command = app.Image, corev1.PullIfNotPresent, nil
+	c.Ports[0].ContainerPort = int32(app.Port)
+	c.ReadinessProbe.HTTPGet.Path = app.Ready
+	c.Lifecycle = preStop(w)
+	m.rollout(&d.Spec)
 	return d
 }
 
@@ -47,18 +76,12 @@ func (m maker) control() *appsv1.Deployment {
 	})
 }
 
-// sleepHook runs the sleep as a command. The API has a sleep action of its own,
-// but refuses one longer than the grace period (KEP-3960; validateSleepAction in
-// pkg/apis/core/validation), and what such a hook does is worth measuring: it is
-// what people have who write `sleep 40` and forget the grace period.
-func sleepHook(d harness.Duration) *corev1.LifecycleHandler {
-	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{targetBinary, "sleep", d.String()}}}
-}
-
 func (m maker) deployment(name string, replicas int, args []string) *appsv1.Deployment {
 	n := int32(replicas)
 	meta := m.meta(name)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: name}}
+	labels := maps.Clone(meta.Labels)
+	labels[evidence.RoleLabel] = name
 	no := false
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -67,7 +90,7 @@ func (m maker) deployment(name string, replicas int, args []string) *appsv1.Depl
 			Replicas: &n,
 			Selector: selector,
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{m.container(name, args)},
 					// The application looks nothing up, and a cluster without DNS of its own
