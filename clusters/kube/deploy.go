@@ -39,7 +39,10 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 	if err := w.createNamespace(ctx, objects.Namespace); err != nil {
 		return nil, err
 	}
-	d := &deployment{world: w, trial: t, namespace: namespace, names: objects.Names, clock: clock, rec: rec}
+	d := &deployment{
+		world: w, trial: t, namespace: namespace, names: objects.Names, clock: clock, rec: rec,
+		localTraffic: objects.Services[0].Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+	}
 	defer func() {
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)

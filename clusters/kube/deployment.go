@@ -28,9 +28,11 @@ type deployment struct {
 	trial     harness.Trial
 	namespace string
 	names     Names
-	target    harness.Target
-	clock     harness.Clock
-	rec       harness.Recorder
+	// localTraffic: the Service's externalTrafficPolicy is Local.
+	localTraffic bool
+	target       harness.Target
+	clock        harness.Clock
+	rec          harness.Recorder
 
 	view     *view             // nil if Deploy did not get so far
 	evidence *evidence.Watcher // the same

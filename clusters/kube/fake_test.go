@@ -16,6 +16,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -285,6 +286,10 @@ var deployedKinds = []struct {
 	{corev1.SchemeGroupVersion.WithResource("services"), "Service"},
 	{appsv1.SchemeGroupVersion.WithResource("deployments"), "Deployment"},
 	{appsv1.SchemeGroupVersion.WithResource("replicasets"), "ReplicaSet"},
+	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), "StatefulSet"},
+	{appsv1.SchemeGroupVersion.WithResource("daemonsets"), "DaemonSet"},
+	{batchv1.SchemeGroupVersion.WithResource("jobs"), "Job"},
+	{batchv1.SchemeGroupVersion.WithResource("cronjobs"), "CronJob"},
 	{networkingv1.SchemeGroupVersion.WithResource("ingresses"), "Ingress"},
 	{policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), "PodDisruptionBudget"},
 	{schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}, "HorizontalPodAutoscaler"},

@@ -74,7 +74,7 @@ type Names struct {
 // the setup that Kubernetes would refuse.
 func Manifests(t harness.Trial, image string, listenPort int) (Objects, error) {
 	w := t.Setup.Workload
-	cpu := resource.MustParse(controlCPU)
+	cpu := resource.MustParse(defaultCPU)
 	if w.App == nil || w.CPURequest != "" {
 		var err error
 		if cpu, err = resource.ParseQuantity(w.CPURequest); err != nil || cpu.Sign() <= 0 {

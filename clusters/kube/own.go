@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"lameduck/harness"
@@ -29,6 +31,7 @@ func (m maker) ownManifests(app harness.App) (Objects, error) {
 	}
 	o := Objects{Notes: own.notes}
 	for _, other := range own.others {
+		m.adoptSubjects(other)
 		m.adopt(other)
 		o.Others = append(o.Others, other)
 	}
@@ -73,6 +76,20 @@ func (m maker) adopt(o metav1.Object) {
 	}
 	maps.Copy(labels, m.labels())
 	o.SetLabels(labels)
+}
+
+// adoptSubjects keeps a RoleBinding's service accounts those beside it.
+func (m maker) adoptSubjects(u *unstructured.Unstructured) {
+	if u.GetKind() != "RoleBinding" {
+		return
+	}
+	subjects, _ := u.Object["subjects"].([]any)
+	for _, s := range subjects {
+		subject, _ := s.(map[string]any)
+		if of := cmp.Or(u.GetNamespace(), "default"); subject["kind"] == "ServiceAccount" && subject["namespace"] == of {
+			subject["namespace"] = namespaceName(m.trial)
+		}
+	}
 }
 
 // applySetup changes of a Deployment what the setup asks for. Its pods get only

@@ -118,7 +118,7 @@ func readOwn(app harness.App) (*own, error) {
 
 // takeService finds the Service that the load balancer sends to.
 func (o *own) takeService(objects []*unstructured.Unstructured, app harness.App) ([]*unstructured.Unstructured, error) {
-	services, rest, err := take[corev1.Service](objects, "v1", "Service")
+	services, err := take[corev1.Service](objects, "v1", "Service")
 	if err != nil {
 		return nil, err
 	}
@@ -145,19 +145,17 @@ func (o *own) takeService(objects []*unstructured.Unstructured, app harness.App)
 	if o.port.Port == 0 {
 		return nil, fmt.Errorf("workload.app.port is %d: want a port of Service %s, which has: %s", app.Port, o.service.Name, cmp.Or(portsOf(o.service), "none"))
 	}
-	for _, s := range services { // the others stay as they are
-		if s == o.service {
-			continue
-		}
-		i := slices.IndexFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Service" && u.GetName() == s.Name })
-		rest = append(rest, objects[i])
-	}
-	return rest, nil
+	return without(objects, "Service", o.service.Name), nil
+}
+
+// without leaves one object out.
+func without(objects []*unstructured.Unstructured, kind, name string) []*unstructured.Unstructured {
+	return slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == kind && u.GetName() == name })
 }
 
 // takeDeployment finds the Deployment behind the Service.
 func (o *own) takeDeployment(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	deployments, _, err := take[appsv1.Deployment](objects, "apps/v1", "Deployment")
+	deployments, err := take[appsv1.Deployment](objects, "apps/v1", "Deployment")
 	if err != nil {
 		return nil, err
 	}
@@ -176,15 +174,13 @@ func (o *own) takeDeployment(objects []*unstructured.Unstructured) ([]*unstructu
 	if len(o.deployment.Spec.Template.Spec.Containers) == 0 {
 		return nil, fmt.Errorf("workload.app.manifests: Deployment %s has no container", o.deployment.Name)
 	}
-	return slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
-		return u.GetKind() == "Deployment" && u.GetName() == o.deployment.Name
-	}), nil
+	return without(objects, "Deployment", o.deployment.Name), nil
 }
 
 // takeScaling finds the HorizontalPodAutoscaler and the PodDisruptionBudget of
 // the Deployment, and returns what is left.
 func (o *own) takeScaling(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	hpas, _, err := take[autoscalingv2.HorizontalPodAutoscaler](objects, "autoscaling/v2", "HorizontalPodAutoscaler")
+	hpas, err := take[autoscalingv2.HorizontalPodAutoscaler](objects, "autoscaling/v2", "HorizontalPodAutoscaler")
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +189,7 @@ func (o *own) takeScaling(objects []*unstructured.Unstructured) ([]*unstructured
 			o.hpa = h
 		}
 	}
-	budgets, _, err := take[policyv1.PodDisruptionBudget](objects, "policy/v1", "PodDisruptionBudget")
+	budgets, err := take[policyv1.PodDisruptionBudget](objects, "policy/v1", "PodDisruptionBudget")
 	if err != nil {
 		return nil, err
 	}
@@ -206,30 +202,32 @@ func (o *own) takeScaling(objects []*unstructured.Unstructured) ([]*unstructured
 			o.budget = b
 		}
 	}
-	return slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
-		return o.hpa != nil && u.GetKind() == o.hpa.Kind && u.GetName() == o.hpa.Name ||
-			o.budget != nil && u.GetKind() == o.budget.Kind && u.GetName() == o.budget.Name
-	}), nil
+	if o.hpa != nil {
+		objects = without(objects, o.hpa.Kind, o.hpa.Name)
+	}
+	if o.budget != nil {
+		objects = without(objects, o.budget.Kind, o.budget.Name)
+	}
+	return objects, nil
 }
 
-// take are the objects of a kind, typed, and the others. A field that the type
-// does not have is an error: it would be lost.
-func take[T any](objects []*unstructured.Unstructured, apiVersion, kind string) (taken []*T, rest []*unstructured.Unstructured, err error) {
+// take are the objects of a kind, typed. A field that the type does not have is
+// an error: it would be lost.
+func take[T any](objects []*unstructured.Unstructured, apiVersion, kind string) (taken []*T, err error) {
 	for _, u := range objects {
 		if u.GetKind() != kind {
-			rest = append(rest, u)
 			continue
 		}
 		if u.GetAPIVersion() != apiVersion {
-			return nil, nil, fmt.Errorf("workload.app.manifests: %s has apiVersion %s: want %s", identity(u), u.GetAPIVersion(), apiVersion)
+			return nil, fmt.Errorf("workload.app.manifests: %s has apiVersion %s: want %s", identity(u), u.GetAPIVersion(), apiVersion)
 		}
 		typed := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, typed, true); err != nil {
-			return nil, nil, fmt.Errorf("workload.app.manifests: %s: %w", identity(u), err)
+			return nil, fmt.Errorf("workload.app.manifests: %s: %w", identity(u), err)
 		}
 		taken = append(taken, typed)
 	}
-	return taken, rest, nil
+	return taken, nil
 }
 
 func identity(u *unstructured.Unstructured) string { return u.GetKind() + " " + u.GetName() }

@@ -77,12 +77,12 @@ func (d *deployment) targets(ctx context.Context) (map[string]map[string]string,
 // every node is, which the load balancer knows best. With externalTrafficPolicy
 // Local only nodes with a ready pod answer.
 func (d *deployment) missingTargets(states map[string]map[string]string) string {
-	lb, service := d.trial.Setup.LoadBalancer, d.names.Service
+	service := d.names.Service
 	want := max(1, len(states[service]))
 	switch {
-	case lb.TargetType == harness.TargetIP:
+	case d.trial.Setup.LoadBalancer.TargetType == harness.TargetIP:
 		want = d.trial.Setup.Workload.Replicas
-	case lb.ExternalTrafficPolicy == harness.TrafficLocal:
+	case d.localTraffic:
 		nodes := make(map[string]bool)
 		for _, pod := range d.view.podsOf(appName) {
 			nodes[pod.Spec.NodeName] = isReady(pod) || nodes[pod.Spec.NodeName]

@@ -15,9 +15,9 @@ import (
 	"lameduck/harness/evidence"
 )
 
-// controlCPU is the CPU request of the control target of an application that
-// keeps its own.
-const controlCPU = "50m"
+// defaultCPU is the CPU request of the control target, and of an application of
+// the user's own in a Deployment of ours that does not ask for another.
+const defaultCPU = "50m"
 
 // builtin is the built-in application as the Deployment under test.
 func (m maker) builtin() *appsv1.Deployment {
@@ -69,11 +69,13 @@ func (m maker) ownImage(app harness.App) *appsv1.Deployment {
 // time but no slow requests, and never closes an idle connection before the load
 // balancer does.
 func (m maker) control() *appsv1.Deployment {
-	return m.deployment(controlName, 1, []string{
+	d := m.deployment(controlName, 1, []string{
 		"--on-sigterm=" + string(harness.SIGTERMDrain),
 		"--response-time=" + responseTime(m.trial.Setup.Workload),
 		"--keep-alive=" + (m.trial.Setup.LoadBalancer.IdleTimeout.Duration + 15*time.Second).String(),
 	})
+	d.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(defaultCPU)
+	return d
 }
 
 func (m maker) deployment(name string, replicas int, args []string) *appsv1.Deployment {
