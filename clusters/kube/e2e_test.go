@@ -31,7 +31,10 @@ func TestE2EDeployments(t *testing.T) {
 	world := realWorld(t, "e2e-kube")
 	t.Run("scale in by bounds", func(t *testing.T) { testScaleInByBounds(t, world) })
 	t.Run("IP mode", func(t *testing.T) { testIPMode(t, world) })
-	t.Run("readiness gate", func(t *testing.T) { testReadinessGate(t, world) })
+	t.Run("instance settings", func(t *testing.T) { testInstanceSettings(t, world) })
+	t.Run("IP settings", func(t *testing.T) { testIPSettings(t, world) })
+	t.Run("own manifests", func(t *testing.T) { testOwnManifests(t, world) })
+	t.Run("own image", func(t *testing.T) { testOwnImage(t, world) })
 	t.Run("scale in by CPU", func(t *testing.T) { testScaleInByCPU(t, world) })
 	t.Run("preStop longer than grace", func(t *testing.T) { testLongPreStop(t, world) })
 	t.Run("image missing", func(t *testing.T) { testImageMissing(t, world) })
@@ -291,15 +294,6 @@ func testIPMode(t *testing.T, w *World) {
 		t.Error(err)
 	}
 	removeReal(t, w, d)
-	healthy := func(states map[string]string) int {
-		n := 0
-		for _, s := range states {
-			if s == "healthy" {
-				n++
-			}
-		}
-		return n
-	}
 	if b, a := healthy(before[appName]), healthy(after[appName]); b != 6 || a != 2 {
 		t.Errorf("%d targets are healthy before and %d after, want 6 and 2: %v, %v", b, a, before, after)
 	}
@@ -314,17 +308,4 @@ func testIPMode(t *testing.T, w *World) {
 	if lines == 0 {
 		t.Error("the record has no changes of targets' states")
 	}
-}
-
-// Pods get readiness gates, and become Ready because their targets are healthy.
-func testReadinessGate(t *testing.T, w *World) {
-	trial := testTrial()
-	trial.Number, trial.Setup.LoadBalancer.TargetType, trial.Setup.LoadBalancer.ReadinessGate = 13, harness.TargetIP, true
-	d := deployReal(t, w, trial, &memory{})
-	for _, pod := range d.(*deployment).view.podsOf(appName) {
-		if len(pod.Spec.ReadinessGates) != 1 {
-			t.Errorf("pod %s has gates %v", pod.Name, pod.Spec.ReadinessGates)
-		}
-	}
-	removeReal(t, w, d)
 }
