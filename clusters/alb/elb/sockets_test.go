@@ -54,7 +54,19 @@ type logged struct {
 	mu     sync.Mutex
 	lines  []accesslog.Line
 	states []StateChange
+	force  []InForce
 	closed bool
+}
+
+func (l *logged) Settings(line []byte) {
+	var f InForce
+	err := json.Unmarshal(line, &f)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		f.Applied = err.Error()
+	}
+	l.force = append(l.force, f)
 }
 
 func (l *logged) Target(line []byte) {
