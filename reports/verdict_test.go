@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lameduck/harness"
 )
@@ -15,7 +16,7 @@ func measured(name string, trials, failed int, seconds float64) Cell {
 		Phases: map[string]float64{string(harness.PhaseScenario): seconds}}
 	for i := range trials {
 		n := (failed + i) / trials // spread
-		c.FailedPerTrial = append(c.FailedPerTrial, n)
+		c.PerTrial = append(c.PerTrial, harness.Tried{Requests: 1000, Failed: n})
 	}
 	return c
 }
@@ -246,10 +247,50 @@ func TestVerdictsAreGivenForEachTargetType(t *testing.T) {
 			t.Errorf("verdict %q", v)
 		}
 	}
-	if o, ok := recommended(r.of(harness.TargetInstance)); !ok || o.Name != sleep {
+	if o, ok := recommended(r.of(group{target: harness.TargetInstance})); !ok || o.Name != sleep {
 		t.Errorf("instance: recommended %q, want %q", o.Name, sleep)
 	}
-	if o, ok := recommended(r.of(harness.TargetIP)); ok {
+	if o, ok := recommended(r.of(group{target: harness.TargetIP})); ok {
 		t.Errorf("ip: recommended %q, want none", o.Name)
+	}
+}
+
+// Where nothing is done to the pods, nothing is called a disruption.
+func TestVerdictOfTheBaseline(t *testing.T) {
+	r := reportOf(measured("none", 3, 0, 20), measured("prestop-sleep-10s", 3, 0, 20))
+	r.Run.Experiment.Base.Scenario = harness.ScenarioSpec{Name: "baseline", Length: harness.Dur(20 * time.Second)}
+	first, second := verdict(r)
+	all := first + second + bounds(r)
+	if strings.Contains(all, "disruption") || !strings.Contains(first, "(so at most 64 % of such trials have a failure,") {
+		t.Errorf("got %s", all)
+	}
+}
+
+func TestScenarioText(t *testing.T) {
+	setup := anExperiment().Base
+	for want, spec := range map[string]harness.ScenarioSpec{
+		"hpa-scale-in from 6 to 2 pods, driven by bounds":                            {Name: "hpa-scale-in", To: 2, Drive: harness.DriveBounds},
+		"blue-green, traffic moved by weights, the old pods kept for 30s after that": {Name: "blue-green", Shift: harness.ShiftWeights, KeepOld: harness.Dur(30 * time.Second)},
+		"node-scale-in, the empty node kept for 5s":                                  {Name: "node-scale-in", HoldNode: harness.Dur(5 * time.Second)},
+		"pod-kill, 1 pod killed":                                                     {Name: "pod-kill", Pods: 1},
+		"rolling-update":                                                             {Name: "rolling-update"},
+		"baseline, nothing is done for 20s":                                          {Name: "baseline", Length: harness.Dur(20 * time.Second)},
+	} {
+		setup.Scenario = spec
+		if got := scenarioText(setup); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestWorkloadText(t *testing.T) {
+	for want, app := range map[string]harness.App{
+		"3 pods of the image shop:1, grace period 30s":                   {Image: "shop:1"},
+		"3 pods of manifests of your own, Service web, grace period 30s": {Manifests: "kind: Service", Service: "web"},
+	} {
+		w := harness.Workload{Replicas: 3, App: &app, GracePeriod: harness.Dur(30 * time.Second)}
+		if got := workloadText(w); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
