@@ -378,3 +378,18 @@ func TestParseFormat(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+// A record of format 1 is reported as it was.
+func TestFormat1(t *testing.T) {
+	r := read(t, filepath.Join("..", "harness", "record", "testdata", "format1"))
+	c := r.Cells[0]
+	if len(r.Cells) != 1 || c.Valid() != 1 || c.Requests != 20 || c.Failed != 1 || c.Unfinished != 1 || !c.Met || len(r.Warnings) > 0 {
+		t.Errorf("got %+v, warnings %v", c, r.Warnings)
+	}
+	for _, f := range formats {
+		var out strings.Builder
+		if err := Render(&out, r, f, 0); err != nil || strings.Contains(out.String(), "attempt)") {
+			t.Errorf("%s: %v\n%s", f, err, out.String())
+		}
+	}
+}

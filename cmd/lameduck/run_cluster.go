@@ -46,56 +46,61 @@ type lab struct {
 	world       *kube.World
 	attacker    harness.Attacker
 	environment harness.Environment
+	release     func()       // of the reservation; nil if there is none
+	remove      func() error // undoes what was made
 }
 
 // openLab makes, or with --use-cluster finds, a cluster and brings to it what
-// the jobs need. closeLab undoes what was made, also after an error.
-func (f runFlags) openLab(ctx context.Context, p clusters.Provider, jobs []*job, log *progress) (l *lab, closeLab func() error, err error) {
+// the jobs need.
+func (f runFlags) openLab(ctx context.Context, p clusters.Provider, jobs []*job, log *progress) (*lab, error) {
 	cluster, remove, err := f.makeCluster(ctx, p, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	release := func() {}
-	closeLab = func() error {
-		release()
-		return remove()
+	l := &lab{cluster: cluster, remove: remove}
+	if err := f.prepare(ctx, p, l, jobs, log); err != nil {
+		return nil, errors.Join(err, l.close())
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeLab())
-		}
-	}()
-	if r, ok := cluster.(clusters.Reservable); ok {
-		if release, err = r.Reserve(); err != nil {
-			release = func() {}
-			return nil, nil, usageError(err)
+	return l, nil
+}
+
+// close ends the use of the cluster.
+func (l *lab) close() error {
+	if l.release != nil {
+		l.release()
+	}
+	return l.remove()
+}
+
+// prepare makes the cluster ours alone and puts on it what the jobs need.
+func (f runFlags) prepare(ctx context.Context, p clusters.Provider, l *lab, jobs []*job, log *progress) (err error) {
+	if r, ok := l.cluster.(clusters.Reservable); ok {
+		if l.release, err = r.Reserve(); err != nil {
+			return usageError(err)
 		}
 	}
 	details := map[string]string{deadAddressDetail: f.cluster.options.DeadAddress}
 	if f.use {
-		if err := f.prepareUsed(ctx, p, cluster, log); err != nil {
-			return nil, nil, err
+		if err := f.prepareUsed(ctx, p, l.cluster, log); err != nil {
+			return err
 		}
 		details = nil // it was made by another command
 	}
-	image, err := loadTarget(ctx, cluster)
+	image, err := loadTarget(ctx, l.cluster)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if err := loadImages(ctx, cluster, imageSources(jobs)); err != nil {
-		return nil, nil, err
+	if err := loadImages(ctx, l.cluster, imageSources(jobs)); err != nil {
+		return err
 	}
-	l = &lab{cluster: cluster}
-	if l.world, err = newWorld(p, cluster, image, details); err != nil {
-		return nil, nil, err
+	if l.world, err = newWorld(p, l.cluster, image, details); err != nil {
+		return err
 	}
-	if l.attacker, err = newAttacker(cluster); err != nil {
-		return nil, nil, err
+	if l.attacker, err = newAttacker(l.cluster); err != nil {
+		return err
 	}
-	if l.environment, err = l.world.Environment(ctx); err != nil {
-		return nil, nil, err
-	}
-	return l, closeLab, nil
+	l.environment, err = l.world.Environment(ctx)
+	return err
 }
 
 // deadAddressDetail is where the record has Options.DeadAddress.

@@ -86,11 +86,11 @@ func runJobs(ctx context.Context, f runFlags, jobs []*job, out, errOut io.Writer
 	}
 
 	log := newProgress(errOut)
-	lab, closeLab, err := f.openLab(ctx, provider, jobs, log)
+	lab, err := f.openLab(ctx, provider, jobs, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeLab()) }()
+	defer func() { err = errors.Join(err, lab.close()) }()
 	stays := f.use || f.keep
 	var done []outcome
 	for i, j := range jobs {
