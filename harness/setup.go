@@ -250,7 +250,8 @@ type Load struct {
 	Baseline    Duration    `json:"baseline"` // undisturbed load before the scenario
 	Settle      Duration    `json:"settle"`   // load that goes on after the scenario's last pod is gone
 	ControlRate int         `json:"controlRate"`
-	// LongLived is the number of connections of ConnectionsLongLived.
+	// LongLived is the number of connections of ConnectionsLongLived; the other
+	// kinds do not look at it.
 	LongLived int `json:"longLived,omitempty"`
 	// BodySize is what each request sends, in bytes; 0: a GET without a body.
 	BodySize int `json:"bodySize,omitempty"`

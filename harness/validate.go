@@ -44,8 +44,8 @@ func (s Setup) validate() error {
 	check(w.ResponseTime.SlowShare >= 0 && w.ResponseTime.SlowShare <= 1,
 		"workload.responseTime.slowShare is %g: want 0..1", w.ResponseTime.SlowShare)
 	check(l.Rate >= 1 && l.Rate <= 5000, "load.rate is %d: want 1..5000 requests per second", l.Rate)
-	check((l.Connections == ConnectionsLongLived) == (l.LongLived > 0) && l.LongLived <= 1000,
-		"load.longLived is %d with connections %s: want 1..1000 with long-lived, and none with others", l.LongLived, l.Connections)
+	check(l.LongLived >= 0 && l.LongLived <= 1000 && (l.LongLived > 0 || l.Connections != ConnectionsLongLived),
+		"load.longLived is %d: want 1..1000 connections with connections %s", l.LongLived, ConnectionsLongLived)
 	check(l.BodySize >= 0 && l.BodySize <= 1<<20, "load.bodySize is %d: want 0..1048576 bytes", l.BodySize)
 	check(l.Streams >= 0 && l.Streams <= 100, "load.streams is %d: want 0..100", l.Streams)
 	check(l.Timeout.Duration >= 100*time.Millisecond, "load.timeout is %s: want at least 100ms", l.Timeout)
