@@ -50,8 +50,8 @@ func attack(t *testing.T, ctx context.Context, spec harness.AttackSpec) ([]harne
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stats.Sent != len(requests) {
-		t.Errorf("stats tell of %d requests, there are %d", stats.Sent, len(requests))
+	if stats.Sent+stats.Streams != len(requests) {
+		t.Errorf("stats tell of %d requests and %d streams, there are %d", stats.Sent, stats.Streams, len(requests))
 	}
 	return requests, stats
 }
@@ -107,7 +107,7 @@ func number(t *testing.T, id string) int {
 // TestOutcomes has a server fail requests in every way, and wants each of them
 // counted as what it is, on new connections and on reused ones.
 func TestOutcomes(t *testing.T) {
-	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew} {
+	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew, harness.ConnectionsLongLived} {
 		t.Run(string(connections), func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,6 +123,9 @@ func TestOutcomes(t *testing.T) {
 			n := each * len(misdeeds)
 			spec := attackSpec(server.URL, time.Duration(n)*5*time.Millisecond)
 			spec.Load.Connections, spec.Load.Timeout = connections, harness.Dur(3*time.Second)
+			if connections == harness.ConnectionsLongLived {
+				spec.Load.LongLived = 4
+			}
 			spec.Target.ControlURL, spec.Load.ControlRate = server.URL+"/control", 20
 			requests, stats := attack(t, t.Context(), spec)
 
@@ -218,11 +221,25 @@ func TestNoHiddenRetry(t *testing.T) {
 		t.Fatalf("net/http sent a request on a dead connection %d times, want 2", seen()["plain1"])
 	}
 
-	requests, _ := attack(t, t.Context(), attackSpec(url, 500*time.Millisecond))
-	if len(requests) != 100 {
-		t.Errorf("%d requests, want 100", len(requests))
+	pooled := attackSpec(url, 500*time.Millisecond)
+	pooled.IDPrefix = "pooled"
+	body := pooled
+	body.IDPrefix, body.Load.BodySize = "body", 1000
+	longLived := body
+	longLived.IDPrefix, longLived.Load.Connections, longLived.Load.LongLived = "long", harness.ConnectionsLongLived, 5
+	for _, spec := range []harness.AttackSpec{pooled, body, longLived} {
+		requests, _ := attack(t, t.Context(), spec)
+		if len(requests) != 100 {
+			t.Errorf("%d requests, want 100", len(requests))
+		}
+		wantOnce(t, requests, seen(), answered())
 	}
-	times, ok := seen(), answered()
+}
+
+// wantOnce wants each request to have come to the server of closing once, and
+// those that it did not answer to have failed.
+func wantOnce(t *testing.T, requests []harness.Request, times, ok map[string]int) {
+	t.Helper()
 	for _, r := range requests {
 		if times[r.ID] != 1 {
 			t.Errorf("the server got request %s %d times", r.ID, times[r.ID])

@@ -59,7 +59,9 @@ func (s *streams) keep(ctx context.Context, prefix string) {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			timer.Stop()
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return
 		}
 		sent := time.Now()

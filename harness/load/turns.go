@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -83,6 +84,11 @@ func (t *turns) send(out *http.Request, r *harness.Request) (*http.Response, err
 	}
 	r.Attempts = 1
 	answer, err := conn.RoundTrip(out)
+	if err == nil && t.multiplexed && answer.ProtoMajor != 2 {
+		answer.Body.Close()
+		conn.Close()
+		return nil, fmt.Errorf("answer by %s: want HTTP/2", answer.Proto)
+	}
 	if kept {
 		return answer, err
 	}
