@@ -55,6 +55,7 @@ func http2Spec(url string, limit time.Duration) harness.AttackSpec {
 
 // TestHTTP2Connections wants as many connections as each kind has.
 func TestHTTP2Connections(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		connections            harness.Connections
 		nodes, longLived, want int
@@ -91,6 +92,7 @@ func TestHTTP2Connections(t *testing.T) {
 }
 
 func TestHTTP2Outcomes(t *testing.T) {
+	t.Parallel()
 	misdeeds := []struct {
 		want harness.Outcome
 		do   http.HandlerFunc
@@ -127,6 +129,7 @@ func TestHTTP2Outcomes(t *testing.T) {
 // TestHTTP2ConnectionLost cuts the shared connection: what was on it fails, and
 // the rest goes on another.
 func TestHTTP2ConnectionLost(t *testing.T) {
+	t.Parallel()
 	var come sync.Map
 	url, opened := http2Server(t, func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(harness.RequestIDHeader)
@@ -174,6 +177,7 @@ func serverTLS(protocols ...string) *tls.Config {
 // TestHTTP2NoHiddenRetry has a server that takes no request, in the two ways that
 // make net/http send it again.
 func TestHTTP2NoHiddenRetry(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		say  func(stream uint32) []byte

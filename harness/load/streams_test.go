@@ -31,6 +31,7 @@ func streamSpec(url string, limit time.Duration, streams int) harness.AttackSpec
 // TestStreams wants streams to last as long as the load, each on a connection of
 // its own, and to be no part of its rate.
 func TestStreams(t *testing.T) {
+	t.Parallel()
 	for _, http2 := range []bool{false, true} {
 		var mu sync.Mutex
 		from := map[string]int{}
@@ -76,6 +77,7 @@ func TestStreams(t *testing.T) {
 // TestStreamsThatEnd wants each end but the load's own to be a failure, and to
 // be followed by another stream.
 func TestStreamsThatEnd(t *testing.T) {
+	t.Parallel()
 	tries := []struct {
 		want harness.Outcome
 		do   http.HandlerFunc
@@ -142,6 +144,7 @@ func TestStreamsThatEnd(t *testing.T) {
 // TestStreamDeadAtTheEnd wants a stream that was silent when the load ended not
 // to count as one that the end has cut.
 func TestStreamDeadAtTheEnd(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		echo(w, r)
 		if r.URL.Path == "/stream" {

@@ -159,6 +159,7 @@ func TestTurnsRefused(t *testing.T) {
 
 // TestBodies wants every request to send what was asked for.
 func TestBodies(t *testing.T) {
+	t.Parallel()
 	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew, harness.ConnectionsLongLived} {
 		const size = 70_000
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
