@@ -75,7 +75,9 @@ const (
 	ConnectionsPooled Connections = "pooled" // keep-alive, shared and reused
 	ConnectionsNew    Connections = "new"    // one connection per request
 	// ConnectionsLongLived is a fixed number of connections, opened before the
-	// baseline and used in turn for the whole trial. One that breaks is opened anew.
+	// baseline and used in turn for the whole trial. One that breaks is opened anew
+	// at its turn. When all are busy a request gets one more for itself: the loop
+	// stays open, so that the number should exceed the rate times the response time.
 	ConnectionsLongLived Connections = "long-lived"
 )
 
@@ -253,12 +255,15 @@ type Load struct {
 	// LongLived is the number of connections of ConnectionsLongLived; the other
 	// kinds do not look at it.
 	LongLived int `json:"longLived,omitempty"`
-	// BodySize is what each request sends, in bytes; 0: a GET without a body.
+	// BodySize is what each request sends in a POST, in bytes, also to the control
+	// target; 0: a GET without a body.
 	BodySize int `json:"bodySize,omitempty"`
-	// HTTP2 speaks HTTP/2 to the load balancer, over TLS.
+	// HTTP2 speaks HTTP/2 to the load balancer, over TLS; the Target's URLs are
+	// https. Pooled is then one connection to each of its nodes, shared by all.
 	HTTP2 bool `json:"http2,omitempty"`
 	// Streams are so many answers besides, of which each goes on for as long as
-	// the load does; one that ends early is a failed request and begins anew.
+	// the load does; one that ends early, also in order, or is silent for Timeout is
+	// a failed request and begins anew.
 	Streams int `json:"streams,omitempty"`
 }
 
