@@ -48,6 +48,7 @@ func (s Setup) validate() error {
 		"load.longLived is %d: want 1..1000 connections with connections %s", l.LongLived, ConnectionsLongLived)
 	check(l.BodySize >= 0 && l.BodySize <= 1<<20, "load.bodySize is %d: want 0..1048576 bytes", l.BodySize)
 	check(l.Streams >= 0 && l.Streams <= 100, "load.streams is %d: want 0..100", l.Streams)
+	check(l.Streams == 0 || w.App == nil, "load.streams is %d: want 0 with an application of your own, the built-in one has the path for them", l.Streams)
 	check(l.Timeout.Duration >= 100*time.Millisecond, "load.timeout is %s: want at least 100ms", l.Timeout)
 	check(l.Baseline.Duration >= time.Second, "load.baseline is %s: want at least 1s", l.Baseline)
 	check(l.Settle.Duration >= time.Second, "load.settle is %s: want at least 1s", l.Settle)

@@ -73,7 +73,7 @@ func (e streamError) Error() string { return fmt.Sprintf("stream reset with code
 
 // saidGoodbye says whether the server of a connection of HTTP/2 took no more
 // requests, or not this one (GOAWAY, RFC 9113, 6.8), or had closed it. The errors
-// of net/http have no types; TestHTTP2GoAway notices when their texts change.
+// of net/http have no types; TestHTTP2NoHiddenRetry notices when their texts change.
 func saidGoodbye(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "GOAWAY") || text == "http2: client conn not usable"
