@@ -31,6 +31,12 @@ func Builtin(name string) (harness.Experiment, error) {
 // Scenarios are all scenarios by name, as harness.ScenarioSpec names them.
 func Scenarios() map[string]harness.Scenario {
 	return map[string]harness.Scenario{
-		HPAScaleInName: &HPAScaleIn{},
+		BaselineName:      Baseline{},
+		BlueGreenName:     BlueGreen{},
+		HPAScaleInName:    &HPAScaleIn{},
+		NodeLossName:      NodeLoss{},
+		NodeScaleInName:   NodeScaleIn{},
+		PodKillName:       PodKill{},
+		RollingUpdateName: RollingUpdate{},
 	}
 }
