@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -95,51 +94,6 @@ func TestUnknownExperiment(t *testing.T) {
 	const want = `experiment "scale-out": want one of scale-in, scale-in-cpu`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
-func TestMitigation(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		want []harness.Edit
-	}{
-		{"none", nil},
-		{"prestop-sleep-10s", []harness.Edit{{Field: "workload.preStopSleep", To: "10s"}}},
-		{"prestop-sleep-1m30s", []harness.Edit{{Field: "workload.preStopSleep", To: "1m30s"}}},
-		{"sigterm-wait-10s", []harness.Edit{
-			{Field: "workload.onSigterm", To: "wait"}, {Field: "workload.sigtermWait", To: "10s"}}},
-		{"prestop-sleep-40s-grace-30s", []harness.Edit{
-			{Field: "workload.preStopSleep", To: "40s"}, {Field: "workload.gracePeriod", To: "30s"}}},
-	} {
-		m, err := Mitigation(c.name)
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		if m.Name != c.name || !slices.Equal(m.Edits, c.want) {
-			t.Errorf("%s: got %+v, want %+v", c.name, m, c.want)
-		}
-	}
-}
-
-func TestWrongMitigations(t *testing.T) {
-	const forms = `want one of none, prestop-sleep-D, prestop-sleep-D-grace-D, sigterm-wait-D, where D is a duration such as 10s`
-	for _, c := range []struct{ name, want string }{
-		{"", `mitigation "": ` + forms},
-		{"nothing", `mitigation "nothing": ` + forms},
-		{"prestop-sleep", `mitigation "prestop-sleep": ` + forms},
-		{"prestop-sleep-", `mitigation "prestop-sleep-": ` + forms},
-		{"prestop-sleep--5s", `mitigation "prestop-sleep--5s": ` + forms},
-		{"none-10s", `mitigation "none-10s": ` + forms},
-		{"sigterm-wait-10s-grace-30s", `mitigation "sigterm-wait-10s-grace-30s": ` + forms},
-		{"prestop-sleep-10", `mitigation "prestop-sleep-10": duration "10": want a number with a unit, like 500ms, 10s or 2m`},
-		{"prestop-sleep-40s-grace-x", `mitigation "prestop-sleep-40s-grace-x": duration "x": want a number with a unit, like 500ms, 10s or 2m`},
-		{"sigterm-wait-0s", `mitigation "sigterm-wait-0s": duration is 0s: want more than 0s`},
-	} {
-		_, err := Mitigation(c.name)
-		if err == nil || err.Error() != c.want {
-			t.Errorf("%q: got %v\nwant %s", c.name, err, c.want)
-		}
 	}
 }
 
