@@ -91,7 +91,7 @@ func TestBuiltinsAreMadeAnew(t *testing.T) {
 
 func TestUnknownExperiment(t *testing.T) {
 	_, err := Builtin("scale-out")
-	const want = `experiment "scale-out": want one of scale-in, scale-in-cpu`
+	const want = `experiment "scale-out": want one of baseline, blue-green, node-loss, node-scale-in, pod-kill, rolling-update, scale-in, scale-in-cpu, scale-in-exit`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -1,6 +1,7 @@
 // Package experiments is the catalogue: what can be asked of lameduck by name.
 //
-//	Builtin(name)    -> harness.Experiment   one file per experiment
+//	Load(path)       -> harness.Experiment   a file, see package form, or a built-in one
+//	Builtin(name)    -> harness.Experiment   builtin/NAME.yaml
 //	Mitigation(name) -> harness.Mitigation   families such as prestop-sleep-10s
 //	Scenarios()      -> harness.Scenario     what is done under load
 //

@@ -14,7 +14,11 @@ import (
 
 // Words are what experiment files can name.
 func Words() form.Catalogue {
-	return form.Catalogue{Mitigation: Mitigation, Forms: MitigationForms(), Scenarios: Scenarios()}
+	c := form.Catalogue{Mitigation: Mitigation, Scenarios: Scenarios()}
+	for _, f := range MitigationForms() {
+		c.Forms = append(c.Forms, f.Form)
+	}
+	return c
 }
 
 // Load reads an experiment file, or finds a built-in experiment by its name. A

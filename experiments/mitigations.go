@@ -105,17 +105,3 @@ func check(place, text string) (seconds string, err error) {
 	}
 	return strconv.Itoa(int(math.Ceil(d.Duration.Seconds()))), nil
 }
-
-// mitigations makes those of a built-in experiment. Their names are constants
-// of this package, so a wrong one is a programming error.
-func mitigations(names ...string) []harness.Mitigation {
-	made := make([]harness.Mitigation, len(names))
-	for i, name := range names {
-		m, err := Mitigation(name)
-		if err != nil {
-			panic(err)
-		}
-		made[i] = m
-	}
-	return made
-}

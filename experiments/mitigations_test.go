@@ -89,8 +89,12 @@ func TestEveryMitigationGivesASetupThatIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		m, err := Mitigation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
 		e.Exclude, e.Expect = nil, nil
-		e.Mitigations, e.TargetTypes = mitigations(name), []harness.TargetType{harness.TargetInstance}
+		e.Mitigations, e.TargetTypes = []harness.Mitigation{m}, []harness.TargetType{harness.TargetInstance}
 		if name == "readiness-gate" {
 			e.TargetTypes = []harness.TargetType{harness.TargetIP}
 		}
