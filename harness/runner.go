@@ -171,10 +171,10 @@ func (s *schedule) configure(ctx context.Context, c ClusterSettings) error {
 	if !ok {
 		return errors.New("cluster: the settings of this cluster cannot be changed: leave them out")
 	}
+	s.cluster = c // also on error, when some of it may be in force: it is set back then
 	if err := world.Configure(ctx, c); err != nil {
 		return fmt.Errorf("change the cluster's settings: %w", err)
 	}
-	s.cluster = c
 	return nil
 }
 

@@ -283,7 +283,8 @@ type ScenarioSpec struct {
 	Pods int `json:"pods,omitempty"`
 	// HoldNode is for how long node-scale-in keeps a node that is empty.
 	HoldNode Duration `json:"holdNode,omitzero"`
-	// Length is how long baseline lasts.
+	// Length is how long baseline lasts, and for how long node-loss goes on after
+	// the loss.
 	Length Duration `json:"length,omitzero"`
 	// Limit bounds the scenario; it is an error to exceed it.
 	Limit Duration `json:"limit"`

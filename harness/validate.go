@@ -24,12 +24,17 @@ func (s Setup) validate() error {
 		"workload.preStopSleep is %s by the sleep action: want at most workload.gracePeriod (%s), the API server refuses more (KEP-3960)", w.PreStopSleep, w.GracePeriod)
 	check(w.PreStopBy == "" || w.PreStopSleep.Duration > 0, "workload.preStopBy is %s without workload.preStopSleep: want both", w.PreStopBy)
 	check(w.PreStopBy != PreStopHTTP || w.App == nil, "workload.preStopBy is http: it is answered by the built-in application only, want exec or sleep")
-	for field, text := range map[string]string{"maxSurge": w.MaxSurge, "maxUnavailable": w.MaxUnavailable, "podDisruptionBudget": w.PodDisruptionBudget} {
-		if text != "" {
-			err := checkPodsOrPercent(text)
-			check(err == nil, "workload.%s is %w", field, err)
+	for _, f := range []struct{ name, text string }{
+		{"maxSurge", w.MaxSurge}, {"maxUnavailable", w.MaxUnavailable}, {"podDisruptionBudget", w.PodDisruptionBudget},
+	} {
+		if f.text != "" {
+			err := checkPodsOrPercent(f.text)
+			check(err == nil, "workload.%s is %w", f.name, err)
 		}
 	}
+	zero := func(text string) bool { return text == "0" || text == "0%" }
+	check(!zero(w.MaxSurge) || !zero(w.MaxUnavailable),
+		"workload.maxUnavailable is %s with maxSurge %s: want one of them above 0, the API server refuses a rolling update that can not move", w.MaxUnavailable, w.MaxSurge)
 	check(w.MinReadySeconds >= 0 && w.MinReadySeconds <= 600, "workload.minReadySeconds is %d: want 0..600", w.MinReadySeconds)
 	check((w.HPA.Pods > 0) == (w.HPA.Period.Duration > 0),
 		"workload.hpa: pods is %d and period is %s: want both or neither", w.HPA.Pods, w.HPA.Period)

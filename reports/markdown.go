@@ -110,13 +110,17 @@ func (md *markdown) change(r Report, about string) error {
 	}
 	base := r.Run.Experiment.Base
 	text, err := editDiff(base, o.Mitigation)
-	if err != nil || text == "" {
+	advice := editAdvice(base, o.Mitigation)
+	if err != nil || (text == "" && len(advice) == 0) {
 		return err
 	}
 	md.printf("## The change to make: %s%s\n\n", o.Name, about)
-	md.printf("Of the mitigations without a failure it has the shortest disruption, %.1f s on average.\n\n```diff\n%s```\n\n", o.scenario, text)
-	for _, advice := range editAdvice(base, o.Mitigation) {
-		md.printf("- %s\n", advice)
+	md.printf("Of the mitigations without a failure it has the shortest disruption, %.1f s on average.\n\n", o.scenario)
+	if text != "" {
+		md.printf("```diff\n%s```\n\n", text)
+	}
+	for _, a := range advice {
+		md.printf("- %s\n", a)
 	}
 	md.printf("\n")
 	return nil
