@@ -36,6 +36,7 @@ func checkOwn(s harness.Setup) error {
 	check(strings.HasPrefix(app.Path, "/"), "workload.app.path is %q: want the path of the requests, like /", app.Path)
 	check(strings.HasPrefix(app.Ready, "/"), "workload.app.readinessPath is %q: want a path that answers 200, like /healthz", app.Ready)
 	check(s.Scenario.Drive != harness.DriveCPU, "scenario.drive is %s: want %s, only the built-in application can be made to use CPU", harness.DriveCPU, harness.DriveBounds)
+	check(s.Load.Streams == 0, "load.streams is %d: want 0, only the built-in application has answers without an end", s.Load.Streams)
 	return errors.Join(errs...)
 }
 

@@ -155,6 +155,7 @@ func TestOwnRefuses(t *testing.T) {
 		"path":        {func(s *harness.Setup) { s.Workload.App.Path = "" }, "workload.app.path is \"\""},
 		"readiness":   {func(s *harness.Setup) { s.Workload.App.Ready = "ready" }, "workload.app.readinessPath is \"ready\""},
 		"CPU":         {func(s *harness.Setup) { s.Scenario.Drive = harness.DriveCPU }, "scenario.drive is cpu: want bounds"},
+		"streams":     {func(s *harness.Setup) { s.Load.Streams = 1 }, "load.streams is 1: want 0"},
 		"CPU request": {func(s *harness.Setup) { s.Workload.CPURequest = "much" }, "workload.cpuRequest is \"much\""},
 		"half a second": {func(s *harness.Setup) { s.Workload.PreStopSleep = harness.Dur(1500 * time.Millisecond) },
 			"workload.preStopSleep is 1.5s: want whole seconds"},

@@ -15,8 +15,7 @@ func withLog(l *logged) func(*worldOptions) {
 	}
 }
 
-// news are the lines since the last call, as JSON without their times, those of
-// groups in no order.
+// news are the lines since the last call, as JSON without their times.
 func (l *logged) news(t *testing.T) []string {
 	t.Helper()
 	l.mu.Lock()
@@ -55,7 +54,7 @@ const (
 func TestAttributesInForce(t *testing.T) {
 	l := &logged{}
 	w := newWorld(t, withLog(l))
-	wantNews(t, l, lbLine, firstNode, secondNode, groupLine)
+	wantNews(t, l, lbLine, firstNode, groupLine, secondNode) // in use with the first node
 	w.rule(func(*LoadBalancer) {})
 	w.update(func(g *TargetGroup) { g.HealthCheck.Path = "/other" })
 	wantNews(t, l) // no attribute has changed
@@ -90,7 +89,7 @@ func TestGroupComesIntoUse(t *testing.T) {
 		lb.Rules = []Rule{{Priority: 7, Action: forwardTo(groupName)}, {Priority: 8, Action: Action{Fixed: &FixedResponse{Status: 200}}}}
 	})
 	with := `,"rules":[{"priority":7,"forward":[{"group":"ns/app:80","weight":1}]}]`
-	wantNews(t, l, node("127.0.0.1")+with, node("127.0.0.2")+with, groupLine)
+	wantNews(t, l, node("127.0.0.1")+with, groupLine, node("127.0.0.2")+with)
 }
 
 // TestNodesTakeRulesOver: a node's line is in the log when its lag is over, and
