@@ -113,7 +113,7 @@ func TestSetupsThatAreRefused(t *testing.T) {
 			s.LoadBalancer.TargetType, s.LoadBalancer.ExternalTrafficPolicy = TargetIP, TrafficLocal
 		}, "loadBalancer.externalTrafficPolicy is Local: want targetType instance"},
 		"kube-proxy": {func(s *Setup) { s.Cluster.KubeProxyMode = "ipvs" }, `cluster.kubeProxyMode is "ipvs": want iptables or nftables`},
-		"long-lived": {func(s *Setup) { s.Load.LongLived = 5 }, "load.longLived is 5 with connections pooled"},
+		"long-lived": {func(s *Setup) { s.Load.Connections = ConnectionsLongLived }, "load.longLived is 0: want 1..1000 connections with connections long-lived"},
 		"own grace":  {func(s *Setup) { s.Workload.GracePeriod = Duration{} }, "workload.gracePeriod is 0s: want whole seconds, at least 1s"},
 	} {
 		s := testSetup()
