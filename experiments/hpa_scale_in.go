@@ -45,6 +45,11 @@ func (*HPAScaleIn) Check(s harness.Setup) error {
 	}
 	switch spec.Drive {
 	case harness.DriveBounds:
+		// The controller goes to the bounds in one step whatever the behaviour is
+		// (pkg/controller/podautoscaler/horizontal.go, reconcileAutoscaler).
+		if s.Workload.HPA != (harness.HPABehavior{}) {
+			errs = append(errs, fmt.Errorf("workload.hpa has no effect when scenario.drive is %s: want %s", harness.DriveBounds, harness.DriveCPU))
+		}
 	case harness.DriveCPU:
 		if _, err := millicores(w.CPURequest); err != nil {
 			errs = append(errs, fmt.Errorf("workload.cpuRequest is %q: %w", w.CPURequest, err))

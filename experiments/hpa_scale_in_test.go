@@ -204,6 +204,8 @@ func TestCheckNamesEveryWrongField(t *testing.T) {
 			"scenario.limit is 30s: want more than workload.gracePeriod (30s)"},
 		{"cpu request", func(s *harness.Setup) { s.Scenario.Drive = harness.DriveCPU; s.Workload.CPURequest = "1Gi" },
 			`workload.cpuRequest is "1Gi": want 1m to 64, such as 50m or 0.5`},
+		{"behaviour by bounds", func(s *harness.Setup) { s.Workload.HPA.Stabilization = harness.Dur(time.Minute) },
+			"workload.hpa has no effect when scenario.drive is bounds: want cpu"},
 		{"all at once", func(s *harness.Setup) { s.Scenario.To, s.Scenario.Drive = 9, "" },
 			"scenario.to is 9: want at least 1 and less than workload.replicas (6)\n" +
 				`scenario.drive is "": want bounds or cpu`},

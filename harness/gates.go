@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,6 +45,12 @@ func (t *trialRun) gates() []Gate {
 	} else {
 		gate("mitigation live", len(live.Pods) == s.Workload.Replicas && ready == len(live.Pods),
 			"%d running pods show the setup's settings, %d of them are ready, want %d", len(live.Pods), ready, s.Workload.Replicas)
+	}
+	// The kubelet goes on at once when a hook fails, for example because the image
+	// has no command of that name. One that outlasts the grace period is cut too,
+	// but that is what was asked for.
+	if w := s.Workload; w.PreStopSleep.Duration > 0 && (w.GracePeriod.Duration == 0 || w.PreStopSleep.Duration < w.GracePeriod.Duration) {
+		gate("preStop hook", t.tally.failedHook == "", "%s", cmp.Or(t.tally.failedHook, "no hook was reported as failed"))
 	}
 	// What the scenario itself was told can only be seen in what it did.
 	for _, w := range []struct {

@@ -126,3 +126,30 @@ func TestPartsOfNodesThatAreGone(t *testing.T) {
 		})
 	}
 }
+
+// A hook that fails makes a pod stop at once, unless it was to be cut anyway.
+func TestFailedPreStopHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		sleep  time.Duration
+		reason string
+	}{
+		"failed":        {10 * time.Second, "preStop hook: Pod/app-0: sleep: not found"},
+		"beyond grace":  {40 * time.Second, ""},
+		"not asked for": {0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTestWorld()
+				w.Scenarios = map[string]Scenario{"fake": fakeScenario{takes: time.Second, does: func(d *fakeDeployment) Disruption {
+					d.delete(4)
+					d.rec.Event(Event{Kind: EventKubernetes, Object: "Pod/app-0",
+						Detail: map[string]string{"reason": reasonFailedPreStop, "message": "sleep: not found"}})
+					return Disruption{Deleted: 4}
+				}}}
+				e := testExperiment()
+				e.Base.Workload.PreStopSleep = Dur(c.sleep)
+				checkReason(t, w, e, c.reason)
+			})
+		})
+	}
+}

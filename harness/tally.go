@@ -26,7 +26,12 @@ type tally struct {
 	isOver         bool
 	first          map[EventKind]time.Duration // when a kind of event came first
 	gone           []string                    // nodes that were taken away
+	failedHook     string                      // what the kubelet says of a preStop hook that failed
 }
+
+// reasonFailedPreStop is the reason of the kubelet's Event about a preStop hook
+// that failed (pkg/kubelet/events, FailedPreStopHook).
+const reasonFailedPreStop = "FailedPreStopHook"
 
 type failure struct {
 	ended   time.Duration
@@ -70,6 +75,9 @@ func (t *tally) Event(e Event) {
 	}
 	if e.Kind == EventNodeRemoved || e.Kind == EventNodeLost {
 		t.gone = append(t.gone, e.Object)
+	}
+	if e.Kind == EventKubernetes && e.Detail["reason"] == reasonFailedPreStop {
+		t.failedHook = e.Object + ": " + e.Detail["message"]
 	}
 	if e.Kind != EventPodDeletionAsked {
 		return
