@@ -16,8 +16,8 @@ const (
 )
 
 // Break implements clusters.Breaker.
-func (c *Cluster) Break(ctx context.Context, b clusters.Breakage) (mend func(context.Context) error, err error) {
-	mend, err = c.breakIt(ctx, b)
+func (c *Cluster) Break(ctx context.Context, b clusters.Breakage) (func(context.Context) error, error) {
+	mend, err := c.breakIt(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("break %s: %w", b.Kind, err)
 	}
