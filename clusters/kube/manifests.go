@@ -72,13 +72,14 @@ func Manifests(t harness.Trial, image string, listenPort int) (Objects, error) {
 		return Objects{}, fmt.Errorf("listener port %d of trial %d: want 1..65535; run fewer trials at a time", listenPort, t.Number)
 	}
 	m := maker{trial: t, image: image, cpu: cpu}
-	return Objects{
+	objects := Objects{
 		Namespace:   m.namespace(),
 		Services:    []*corev1.Service{m.service(appName), m.service(controlName)},
 		Ingress:     m.ingress(listenPort),
 		Deployments: []*appsv1.Deployment{m.app(), m.control()},
 		HPA:         m.hpa(),
-	}, nil
+	}
+	return objects, objects.colour(t.Setup, appName, appName)
 }
 
 // namespaceName is the namespace of a trial.

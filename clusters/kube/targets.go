@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +29,12 @@ type targetState struct {
 // finds them healthy. Where its log cannot be read there is nothing to wait
 // for: then the warm-up has to do.
 func (d *deployment) waitTargets(ctx context.Context) error {
+	return d.waitHealthy(ctx, map[string]int{appName: d.trial.Setup.Workload.Replicas, controlName: 1})
+}
+
+// waitHealthy waits for the targets of the named Services, each of which has so
+// many pods.
+func (d *deployment) waitHealthy(ctx context.Context, pods map[string]int) error {
 	if d.world.cfg.LoadBalancerLog == nil {
 		return nil
 	}
@@ -37,7 +45,7 @@ func (d *deployment) waitTargets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		missing := d.missingTargets(states)
+		missing := d.missingTargets(states, pods)
 		if missing == "" {
 			return nil
 		}
@@ -74,10 +82,9 @@ func (d *deployment) targets(ctx context.Context) (map[string]map[string]string,
 // missingTargets says what is not yet as it must be, "" if all is. In IP mode
 // every pod is a target; in instance mode every node is, which the load balancer
 // knows best.
-func (d *deployment) missingTargets(states map[string]map[string]string) string {
+func (d *deployment) missingTargets(states map[string]map[string]string, pods map[string]int) string {
 	ip := d.trial.Setup.LoadBalancer.TargetType == harness.TargetIP
-	pods := map[string]int{appName: d.trial.Setup.Workload.Replicas, controlName: 1}
-	for _, service := range []string{appName, controlName} {
+	for _, service := range slices.Sorted(maps.Keys(pods)) {
 		healthy, want := 0, max(1, len(states[service]))
 		if ip {
 			want = pods[service]

@@ -99,6 +99,9 @@ func newWorld(p clusters.Provider, c clusters.Cluster, targetImage string) (*kub
 		return running, nil
 	}}
 	cfg.LoadBalancerLog, _ = c.(clusters.LoadBalancerLog)
+	cfg.Machines, _ = c.(clusters.Machines)
+	cfg.Breaker, _ = c.(clusters.Breaker)
+	cfg.KubeProxies, _ = c.(clusters.KubeProxies)
 	return kube.NewWorld(cfg)
 }
 
