@@ -28,9 +28,9 @@ const (
 // AddGreen implements harness.Colours.
 func (d *deployment) AddGreen(ctx context.Context) error {
 	deployments := d.world.client.AppsV1().Deployments(d.namespace)
-	b, err := deployments.Get(ctx, appName, metav1.GetOptions{})
+	b, err := deployments.Get(ctx, d.blueName(), metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read Deployment %s in namespace %s: %w", appName, d.namespace, err)
+		return fmt.Errorf("read Deployment %s in namespace %s: %w", d.blueName(), d.namespace, err)
 	}
 	if b.Labels[colourLabel] != blue {
 		return fmt.Errorf("add Green in namespace %s: scenario %q was deployed without colours, want %s", d.namespace, d.trial.Setup.Scenario.Name, blueGreen)
@@ -51,7 +51,7 @@ func (d *deployment) AddGreen(ctx context.Context) error {
 	if d.trial.Setup.Scenario.Shift != harness.ShiftWeights {
 		return nil
 	}
-	return d.waitHealthy(ctx, map[string]int{appName + greenSuffix: replicas})
+	return d.waitHealthy(ctx, map[string]int{d.serviceName() + greenSuffix: replicas})
 }
 
 // Cutover implements harness.Colours.
@@ -64,20 +64,21 @@ func (d *deployment) Cutover(ctx context.Context) error {
 		return fmt.Errorf("cut over to Green in namespace %s: %w", d.namespace, err)
 	}
 	d.setColour(green)
-	d.event(harness.EventCutover, appName+greenSuffix)
+	d.event(harness.EventCutover, d.currentName())
 	return nil
 }
 
 // moveSelector lets the Service select Green and waits until its endpoints are
 // Green's pods and no others.
 func (d *deployment) moveSelector(ctx context.Context) error {
+	service := d.serviceName()
 	patch := fmt.Appendf(nil, `{"spec":{"selector":{%q:%q}}}`, colourLabel, green)
-	if _, err := d.world.client.CoreV1().Services(d.namespace).Patch(ctx, appName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("change selector of Service %s: %w", appName, err)
+	if _, err := d.world.client.CoreV1().Services(d.namespace).Patch(ctx, service, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("change selector of Service %s: %w", service, err)
 	}
 	missing := ""
 	err := wait.PollUntilContextCancel(ctx, confirmPoll, true, func(ctx context.Context) (bool, error) {
-		slices, err := d.world.client.DiscoveryV1().EndpointSlices(d.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + appName})
+		slices, err := d.world.client.DiscoveryV1().EndpointSlices(d.namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 		if err != nil {
 			return false, err
 		}
@@ -85,7 +86,7 @@ func (d *deployment) moveSelector(ctx context.Context) error {
 		return missing == "", nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until Service %s has only Green's endpoints: %w: %s", appName, err, missing)
+		return fmt.Errorf("wait until Service %s has only Green's endpoints: %w: %s", service, err, missing)
 	}
 	return nil
 }
@@ -197,16 +198,16 @@ func (d *deployment) DeleteBlue(ctx context.Context) (pods int, err error) {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, a := range list.Items {
-		if ref := a.Spec.ScaleTargetRef; ref.Kind == "Deployment" && ref.Name == appName {
+		if ref := a.Spec.ScaleTargetRef; ref.Kind == "Deployment" && ref.Name == d.blueName() {
 			if err := autoscalers.Delete(ctx, a.Name, options); err != nil && !gone(err) {
 				return 0, fmt.Errorf("delete HPA of Blue: %w", err)
 			}
 		}
 	}
-	if err := d.world.client.AppsV1().Deployments(d.namespace).Delete(ctx, appName, options); err != nil {
+	if err := d.world.client.AppsV1().Deployments(d.namespace).Delete(ctx, d.blueName(), options); err != nil {
 		return 0, fmt.Errorf("delete Blue: %w", err)
 	}
-	d.event(harness.EventOldDeleted, appName)
+	d.event(harness.EventOldDeleted, d.blueName())
 	err = d.view.wait(ctx, func() (bool, error) { return len(d.podsIn(blue)) == 0, nil })
 	if err != nil {
 		return 0, fmt.Errorf("wait until Blue's pods in namespace %s are gone: %w: %s", d.namespace, err, count(d.podsIn(blue)))

@@ -24,7 +24,7 @@ const (
 // Rollout implements harness.Rollout. It does what kubectl rollout restart and
 // kubectl rollout status do, and then waits until no old pod is left.
 func (d *deployment) Rollout(ctx context.Context) (pods int, err error) {
-	name := d.currentDeployment()
+	name := d.currentName()
 	old := make(map[types.UID]bool)
 	for _, p := range d.pods() {
 		if p.DeletionTimestamp == nil {
