@@ -124,6 +124,9 @@ type Target struct {
 	// what it answers at once, for the warm-up.
 	ReadyURL   string `json:"readyUrl"`
 	ControlURL string `json:"controlUrl"` // the control target, through the same listener
+	// StreamURL answers for as long as the load goes on; "" if the application
+	// cannot.
+	StreamURL string `json:"streamUrl,omitempty"`
 }
 
 // Live is what runs, read from the API server, the load balancer and the

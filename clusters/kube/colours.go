@@ -53,10 +53,11 @@ type weightedGroup struct {
 // colour makes the Deployment and the Service of the workload Blue's, so that
 // Green can come beside them. With ShiftWeights Green has a Service of its own
 // from the beginning: a rule must not name one that there is not.
-func (o *Objects) colour(s harness.Setup, deployment, service string) error {
+func (o *Objects) colour(s harness.Setup) error {
 	if s.Scenario.Name != blueGreen {
 		return nil
 	}
+	deployment, service := o.Names.Deployment, o.Names.Service
 	d := slices.IndexFunc(o.Deployments, func(d *appsv1.Deployment) bool { return d.Name == deployment })
 	v := slices.IndexFunc(o.Services, func(v *corev1.Service) bool { return v.Name == service })
 	if d < 0 || v < 0 {
@@ -68,7 +69,7 @@ func (o *Objects) colour(s harness.Setup, deployment, service string) error {
 		return nil
 	}
 	o.Services = append(o.Services, serviceOf(o.Services[v], service+greenSuffix, green))
-	return weigh(o.Ingress, service, s.LoadBalancer.WeightLag)
+	return weigh(o.Ingress, service)
 }
 
 // paint gives a Deployment a colour: to itself, its pods, and what selects them.
@@ -135,7 +136,7 @@ func serviceOf(s *corev1.Service, name, colour string) *corev1.Service {
 
 // weigh lets the Ingress's paths to service share their traffic between it and
 // Green's, at first all to Blue.
-func weigh(ing *networkingv1.Ingress, service string, lag harness.DurationRange) error {
+func weigh(ing *networkingv1.Ingress, service string) error {
 	var port int32
 	for _, rule := range ing.Spec.Rules {
 		if rule.HTTP == nil {
@@ -162,11 +163,7 @@ func weigh(ing *networkingv1.Ingress, service string, lag harness.DurationRange)
 	if err != nil {
 		return fmt.Errorf("make annotation %s: %w", weightsAnnotation, err)
 	}
-	if ing.Annotations == nil {
-		ing.Annotations = make(map[string]string)
-	}
-	ing.Annotations[weightsAnnotation] = string(text)
-	ing.Annotations["alb.lameduck.dev/weight-lag"] = lag.String() // for the stand-in
+	annotate(ing, weightsAnnotation, string(text))
 	return nil
 }
 

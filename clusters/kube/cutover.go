@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,14 +24,18 @@ const (
 	// reconciled is the reason of the Event by which the AWS Load Balancer
 	// Controller confirms an Ingress (pkg/k8s/events.go).
 	reconciled = "SuccessfullyReconciled"
+	// usualWeightLag is the longest that a change of weights usually takes (seen by
+	// users: argo-rollouts issues 3333 and 4595), and in the stand-in unless it is
+	// told otherwise.
+	usualWeightLag = 20 * time.Second
 )
 
 // AddGreen implements harness.Colours.
 func (d *deployment) AddGreen(ctx context.Context) error {
 	deployments := d.world.client.AppsV1().Deployments(d.namespace)
-	b, err := deployments.Get(ctx, d.blueName(), metav1.GetOptions{})
+	b, err := deployments.Get(ctx, d.names.Deployment, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read Deployment %s in namespace %s: %w", d.blueName(), d.namespace, err)
+		return fmt.Errorf("read Deployment %s in namespace %s: %w", d.names.Deployment, d.namespace, err)
 	}
 	if b.Labels[colourLabel] != blue {
 		return fmt.Errorf("add Green in namespace %s: scenario %q was deployed without colours, want %s", d.namespace, d.trial.Setup.Scenario.Name, blueGreen)
@@ -51,7 +56,7 @@ func (d *deployment) AddGreen(ctx context.Context) error {
 	if d.trial.Setup.Scenario.Shift != harness.ShiftWeights {
 		return nil
 	}
-	return d.waitHealthy(ctx, map[string]int{d.serviceName() + greenSuffix: replicas})
+	return d.waitStates(ctx, d.missingGreen)
 }
 
 // Cutover implements harness.Colours.
@@ -71,7 +76,7 @@ func (d *deployment) Cutover(ctx context.Context) error {
 // moveSelector lets the Service select Green and waits until its endpoints are
 // Green's pods and no others.
 func (d *deployment) moveSelector(ctx context.Context) error {
-	service := d.serviceName()
+	service := d.names.Service
 	patch := fmt.Appendf(nil, `{"spec":{"selector":{%q:%q}}}`, colourLabel, green)
 	if _, err := d.world.client.CoreV1().Services(d.namespace).Patch(ctx, service, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("change selector of Service %s: %w", service, err)
@@ -157,7 +162,7 @@ func (d *deployment) moveWeights(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for Event %s of Ingress %s: %w: last warnings: %q", reconciled, appName, err, warnings(ctx, d.world.client, d.namespace))
 	}
-	if err := pause(ctx, d.trial.Setup.LoadBalancer.WeightLag.Max); err != nil {
+	if err := pause(ctx, cmp.Or(d.trial.Setup.LoadBalancer.WeightLag.Max, usualWeightLag)); err != nil {
 		return fmt.Errorf("wait for the load balancer's nodes to take the weights over: %w", err)
 	}
 	return nil
@@ -198,16 +203,16 @@ func (d *deployment) DeleteBlue(ctx context.Context) (pods int, err error) {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, a := range list.Items {
-		if ref := a.Spec.ScaleTargetRef; ref.Kind == "Deployment" && ref.Name == d.blueName() {
+		if ref := a.Spec.ScaleTargetRef; ref.Kind == "Deployment" && ref.Name == d.names.Deployment {
 			if err := autoscalers.Delete(ctx, a.Name, options); err != nil && !gone(err) {
 				return 0, fmt.Errorf("delete HPA of Blue: %w", err)
 			}
 		}
 	}
-	if err := d.world.client.AppsV1().Deployments(d.namespace).Delete(ctx, d.blueName(), options); err != nil {
+	if err := d.world.client.AppsV1().Deployments(d.namespace).Delete(ctx, d.names.Deployment, options); err != nil {
 		return 0, fmt.Errorf("delete Blue: %w", err)
 	}
-	d.event(harness.EventOldDeleted, d.blueName())
+	d.event(harness.EventOldDeleted, d.names.Deployment)
 	err = d.view.wait(ctx, func() (bool, error) { return len(d.podsIn(blue)) == 0, nil })
 	if err != nil {
 		return 0, fmt.Errorf("wait until Blue's pods in namespace %s are gone: %w: %s", d.namespace, err, count(d.podsIn(blue)))

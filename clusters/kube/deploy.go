@@ -39,7 +39,10 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 	if err := w.createNamespace(ctx, objects.Namespace); err != nil {
 		return nil, err
 	}
-	d := &deployment{world: w, trial: t, namespace: namespace, clock: clock, rec: rec}
+	d := &deployment{
+		world: w, trial: t, namespace: namespace, names: objects.Names, clock: clock, rec: rec,
+		localTraffic: objects.Services[0].Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+	}
 	defer func() {
 		if err != nil {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
@@ -47,38 +50,56 @@ func (w *World) Deploy(ctx context.Context, t harness.Trial, clock harness.Clock
 			err = errors.Join(err, d.remove(undo))
 		}
 	}()
-	workload := evidence.Workload{Namespace: namespace, Name: appName}
+	workload := evidence.Workload{
+		Namespace: namespace, Deployment: d.names.Deployment, Service: d.names.Service, HPA: d.names.HPA, Container: d.names.Container,
+	}
 	if d.evidence, err = evidence.Watch(ctx, w.client, workload, clock, rec); err != nil {
 		return nil, err
 	}
 	if d.view, err = newView(ctx, w.client, namespace); err != nil {
 		return nil, err
 	}
-	if err := w.create(ctx, objects); err != nil {
-		return nil, err
-	}
-	// The load balancer comes last: a check that fails because nothing listens
-	// yet would cost a whole interval.
-	if err := d.waitPodsUp(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.createIngress(ctx, objects); err != nil {
-		return nil, err
-	}
-	if err := d.waitAddress(ctx); err != nil {
+	if err := d.create(ctx, objects); err != nil {
 		return nil, err
 	}
 	if err := d.waitTargets(ctx); err != nil {
 		return nil, err
 	}
-	d.target = targetAt(d.view.addresses(), port)
+	d.target = targetAt(t.Setup, d.view.addresses(), port)
 	return d, nil
 }
 
+// create makes everything but the namespace, and returns when the pods are ready
+// and the load balancer has an address.
+//
+// The load balancer comes last: a check that fails because nothing listens yet
+// would cost a whole interval. A readiness gate however is added when a pod is
+// created, and only if the controller knows its target group by then.
+func (d *deployment) create(ctx context.Context, o Objects) error {
+	w := d.world
+	steps := []func(context.Context, Objects) error{w.createRest, w.createPods, d.waitPodsUp, w.createIngress, d.waitAddress}
+	if d.trial.Setup.LoadBalancer.ReadinessGate {
+		steps = []func(context.Context, Objects) error{w.createRest, w.createIngress, d.waitAddress, w.createPods, d.waitPodsUp}
+	}
+	for _, step := range steps {
+		if err := step(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // targetAt is the load's destination at the addresses of a load balancer.
-func targetAt(addresses []string, port int) harness.Target {
-	base := "http://" + net.JoinHostPort(addresses[0], strconv.Itoa(port))
-	t := harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath}
+func targetAt(s harness.Setup, addresses []string, port int) harness.Target {
+	base := "http://"
+	if s.Load.HTTP2 {
+		base = "https://"
+	}
+	base += net.JoinHostPort(addresses[0], strconv.Itoa(port))
+	t := harness.Target{URL: base + "/", ReadyURL: base + healthPath, ControlURL: base + controlPath, StreamURL: base + streamPath}
+	if app := s.Workload.App; app != nil {
+		t.URL, t.ReadyURL, t.StreamURL = base+app.Path, base+app.Ready, ""
+	}
 	if len(addresses) > 1 {
 		for _, a := range addresses {
 			t.Nodes = append(t.Nodes, net.JoinHostPort(a, strconv.Itoa(port)))
@@ -105,23 +126,38 @@ func (w *World) createNamespace(ctx context.Context, ns *corev1.Namespace) error
 	return nil
 }
 
-// create makes everything but the namespace and the Ingress.
-func (w *World) create(ctx context.Context, o Objects) error {
+// createRest makes what the pods need, and what limits their eviction.
+func (w *World) createRest(ctx context.Context, o Objects) error {
 	namespace, options := o.Namespace.Name, metav1.CreateOptions{}
-	for _, s := range o.Services {
-		_, err := w.client.CoreV1().Services(namespace).Create(ctx, s, options)
-		if err := created(s.Kind, s.Name, namespace, err); err != nil {
+	for _, u := range o.Others {
+		if err := created(u.GetKind(), u.GetName(), namespace, w.createOther(ctx, namespace, u)); err != nil {
 			return err
 		}
 	}
+	for _, s := range o.Services {
+		_, err := w.client.CoreV1().Services(namespace).Create(ctx, s, options)
+		if err := created("Service", s.Name, namespace, err); err != nil {
+			return err
+		}
+	}
+	if o.Budget == nil {
+		return nil
+	}
+	_, err := w.client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, o.Budget, options)
+	return created("PodDisruptionBudget", o.Budget.Name, namespace, err)
+}
+
+// createPods makes the Deployments and what scales them.
+func (w *World) createPods(ctx context.Context, o Objects) error {
+	namespace, options := o.Namespace.Name, metav1.CreateOptions{}
 	for _, d := range o.Deployments {
 		_, err := w.client.AppsV1().Deployments(namespace).Create(ctx, d, options)
-		if err := created(d.Kind, d.Name, namespace, err); err != nil {
+		if err := created("Deployment", d.Name, namespace, err); err != nil {
 			return err
 		}
 	}
 	_, err := w.client.AutoscalingV2().HorizontalPodAutoscalers(namespace).Create(ctx, o.HPA, options)
-	return created(o.HPA.Kind, o.HPA.Name, namespace, err)
+	return created("HorizontalPodAutoscaler", o.HPA.Name, namespace, err)
 }
 
 func (w *World) createIngress(ctx context.Context, o Objects) error {
@@ -137,7 +173,7 @@ func created(kind, name, namespace string, err error) error {
 }
 
 // waitPodsUp waits for the pods; its error says what is missing.
-func (d *deployment) waitPodsUp(ctx context.Context) error {
+func (d *deployment) waitPodsUp(ctx context.Context, _ Objects) error {
 	replicas := d.trial.Setup.Workload.Replicas
 	return d.waitUp(ctx, func() (bool, error) {
 		if err := giveUp(d.view.allPods()); err != nil {
@@ -148,7 +184,7 @@ func (d *deployment) waitPodsUp(ctx context.Context) error {
 }
 
 // waitAddress waits for the load balancer.
-func (d *deployment) waitAddress(ctx context.Context) error {
+func (d *deployment) waitAddress(ctx context.Context, _ Objects) error {
 	return d.waitUp(ctx, func() (bool, error) { return len(d.view.addresses()) > 0, nil })
 }
 

@@ -35,7 +35,10 @@ func TestDeployAndRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := harness.Target{URL: "http://198.18.0.5:20007/", ReadyURL: "http://198.18.0.5:20007/healthz", ControlURL: "http://198.18.0.5:20007/lameduck-control"}
+	want := harness.Target{
+		URL: "http://198.18.0.5:20014/", ReadyURL: "http://198.18.0.5:20014/healthz",
+		ControlURL: "http://198.18.0.5:20014/lameduck-control", StreamURL: "http://198.18.0.5:20014/lameduck/stream",
+	}
 	if !reflect.DeepEqual(d.Target(), want) {
 		t.Errorf("target %+v, want %+v", d.Target(), want)
 	}
@@ -63,22 +66,21 @@ func TestDeployAndRemove(t *testing.T) {
 	}
 }
 
-// targetLog has one node as a target of both Services, and another one that is
-// healthy from the second version on.
+// targetLog has one node as a target of the workload, and another one that is
+// healthy from the second version on; and the control pod.
 func targetLog(namespace string, version int) string {
 	log := ""
 	add := func(service, target, node, state string) {
 		log += fmt.Sprintf(`{"time":"2026-03-01T09:20:30Z","group":"%s/%s:80","target":"%s","node":"%s","state":"%s","reason":"","detail":""}`+"\n",
 			namespace, service, target, node, state)
 	}
-	for _, service := range []string{"app", "control"} {
-		add(service, "198.18.0.11:30080", "", "initial")
-		add(service, "198.18.0.12:30080", "", "initial")
-		add(service, "198.18.0.12:30080", "198.18.0.5", "healthy")
-		add(service, "198.18.0.11:30080", "", "healthy")
-		if version > 1 {
-			add(service, "198.18.0.12:30080", "", "healthy")
-		}
+	add("app", "198.18.0.11:30080", "", "initial")
+	add("app", "198.18.0.12:30080", "", "initial")
+	add("app", "198.18.0.12:30080", "198.18.0.5", "healthy")
+	add("app", "198.18.0.11:30080", "", "healthy")
+	add("control", "198.18.32.2:8080", "", "healthy")
+	if version > 1 {
+		add("app", "198.18.0.12:30080", "", "healthy")
 	}
 	return log
 }
@@ -232,11 +234,11 @@ func checkError(t *testing.T, err error, parts ...string) {
 }
 
 func TestTargetHasEveryNode(t *testing.T) {
-	got := targetAt([]string{"198.18.0.5", "198.18.0.7"}, 80)
+	got := targetAt(harness.Setup{}, []string{"198.18.0.5", "198.18.0.7"}, 80)
 	if want := []string{"198.18.0.5:80", "198.18.0.7:80"}; !slices.Equal(got.Nodes, want) || got.URL != "http://198.18.0.5:80/" {
 		t.Errorf("target %+v, want nodes %v", got, want)
 	}
-	if got := targetAt([]string{"lb.example"}, 80); got.Nodes != nil {
+	if got := targetAt(harness.Setup{}, []string{"lb.example"}, 80); got.Nodes != nil {
 		t.Errorf("nodes %v for a name, want none: it is looked up", got.Nodes)
 	}
 }

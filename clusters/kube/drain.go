@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"lameduck/harness"
+	"lameduck/harness/evidence"
 )
 
 // How the Cluster Autoscaler removes a node that has pods (cluster-autoscaler,
@@ -61,7 +62,7 @@ func (d *deployment) DrainNode(ctx context.Context) (pods int, err error) {
 	errs := make([]error, len(victims))
 	var wg sync.WaitGroup
 	for i, p := range victims {
-		if p.Namespace == d.namespace && p.Labels[nameLabel] == appName {
+		if p.Namespace == d.namespace && p.Labels[evidence.RoleLabel] == appName {
 			pods++
 		}
 		wg.Go(func() {

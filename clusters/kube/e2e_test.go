@@ -5,7 +5,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -33,7 +31,10 @@ func TestE2EDeployments(t *testing.T) {
 	world := realWorld(t, "e2e-kube")
 	t.Run("scale in by bounds", func(t *testing.T) { testScaleInByBounds(t, world) })
 	t.Run("IP mode", func(t *testing.T) { testIPMode(t, world) })
-	t.Run("readiness gate", func(t *testing.T) { testReadinessGate(t, world) })
+	t.Run("instance settings", func(t *testing.T) { testInstanceSettings(t, world) })
+	t.Run("IP settings", func(t *testing.T) { testIPSettings(t, world) })
+	t.Run("own manifests", func(t *testing.T) { testOwnManifests(t, world) })
+	t.Run("own image", func(t *testing.T) { testOwnImage(t, world) })
 	t.Run("scale in by CPU", func(t *testing.T) { testScaleInByCPU(t, world) })
 	t.Run("preStop longer than grace", func(t *testing.T) { testLongPreStop(t, world) })
 	t.Run("image missing", func(t *testing.T) { testImageMissing(t, world) })
@@ -240,7 +241,7 @@ func testLongPreStop(t *testing.T, w *World) {
 }
 
 func testImageMissing(t *testing.T, w *World) {
-	without := &World{cfg: w.cfg, client: w.client, http: w.http}
+	without := &World{cfg: w.cfg, client: w.client, http: w.http, createOther: w.createOther}
 	without.cfg.TargetImage = "lameduck.local/target:missing"
 	trial := testTrial()
 	trial.Number = 10
@@ -293,15 +294,6 @@ func testIPMode(t *testing.T, w *World) {
 		t.Error(err)
 	}
 	removeReal(t, w, d)
-	healthy := func(states map[string]string) int {
-		n := 0
-		for _, s := range states {
-			if s == "healthy" {
-				n++
-			}
-		}
-		return n
-	}
 	if b, a := healthy(before[appName]), healthy(after[appName]); b != 6 || a != 2 {
 		t.Errorf("%d targets are healthy before and %d after, want 6 and 2: %v, %v", b, a, before, after)
 	}
@@ -315,58 +307,5 @@ func testIPMode(t *testing.T, w *World) {
 	}
 	if lines == 0 {
 		t.Error("the record has no changes of targets' states")
-	}
-}
-
-// A namespace that asks for readiness gates gets them, and its pods become Ready
-// because their targets are healthy.
-func testReadinessGate(t *testing.T, w *World) {
-	trial := testTrial()
-	trial.Number, trial.Setup.LoadBalancer.TargetType = 13, harness.TargetIP
-	objects, err := Manifests(trial, w.cfg.TargetImage, w.cfg.ListenPort(trial))
-	if err != nil {
-		t.Fatal(err)
-	}
-	namespace := objects.Namespace.Name
-	objects.Namespace.Labels["elbv2.k8s.aws/pod-readiness-gate-inject"] = "enabled"
-	if err := w.createNamespace(stepContext(t), objects.Namespace); err != nil {
-		t.Fatal(err)
-	}
-	defer noneLeft(t, w)
-	defer func() {
-		if err := Clean(stepContext(t), w.cfg.REST, trial.RunID, io.Discard); err != nil {
-			t.Error(err)
-		}
-	}()
-	v, err := newView(stepContext(t), w.client, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.stop()
-	// A gate is added at a pod's creation, so the Ingress and the Services must be
-	// known by then.
-	deployments := objects.Deployments
-	objects.Deployments = nil
-	if err := errors.Join(w.create(stepContext(t), objects), w.createIngress(stepContext(t), objects)); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.wait(stepContext(t), func() (bool, error) { return len(v.addresses()) > 0, nil }); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range deployments {
-		if _, err := w.client.AppsV1().Deployments(namespace).Create(stepContext(t), d, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := v.wait(stepContext(t), func() (bool, error) { return count(v.podsOf(appName)).settled(6), nil }); err != nil {
-		t.Fatalf("%v: %s", err, count(v.podsOf(appName)))
-	}
-	for _, pod := range v.podsOf(appName) {
-		fulfilled := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return strings.HasPrefix(string(c.Type), "target-health.elbv2.k8s.aws/") && c.Status == corev1.ConditionTrue
-		})
-		if len(pod.Spec.ReadinessGates) != 1 || !fulfilled {
-			t.Errorf("pod %s has gates %v and conditions %v", pod.Name, pod.Spec.ReadinessGates, pod.Status.Conditions)
-		}
 	}
 }

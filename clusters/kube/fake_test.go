@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,10 +16,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +50,7 @@ type fakeCluster struct {
 	mu       sync.Mutex
 	listed   map[string]runtime.Object // that informers were shown, by resource/name
 	requests []string                  // to pods
+	others   []string                  // namespace/kind name of what is not typed
 	fail     func(method, pod, path string) error
 }
 
@@ -205,16 +211,24 @@ func (c *fakeCluster) http(_ context.Context, method, namespace, pod, path strin
 		return nil, err
 	}
 	// As the application does: from its command line.
+	config := map[string]any{"pod": pod, "closeWhileDraining": false, "failReadiness": false}
 	for _, arg := range o.(*corev1.Pod).Spec.Containers[0].Args {
-		if flag, ok := strings.CutPrefix(arg, "--on-sigterm="); ok {
-			what, wait, _ := strings.Cut(flag, "=")
-			if wait == "" {
-				wait = "0s"
-			}
-			return fmt.Appendf(nil, `{"pod":%q,"onSigterm":%q,"sigtermWait":%q,"keepAlive":"75s"}`, pod, what, wait), nil
+		switch flag, value, _ := strings.Cut(arg, "="); flag {
+		case "--on-sigterm":
+			what, wait, _ := strings.Cut(value, "=")
+			config["onSigterm"], config["sigtermWait"] = what, cmp.Or(wait, "0s")
+		case "--keep-alive":
+			config["keepAlive"] = value
+		case "--close-while-draining":
+			config["closeWhileDraining"] = true
+		case "--fail-readiness":
+			config["failReadiness"] = true
 		}
 	}
-	return nil, errors.New("no --on-sigterm")
+	if config["onSigterm"] == nil {
+		return nil, errors.New("no --on-sigterm")
+	}
+	return json.Marshal(config)
 }
 
 func (c *fakeCluster) asked() []string {
@@ -240,6 +254,12 @@ func (c *fakeCluster) worldWithLog(log clusters.LoadBalancerLog) *World {
 		panic(err)
 	}
 	w.client, w.http = c, c.http
+	w.createOther = func(_ context.Context, namespace string, u *unstructured.Unstructured) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.others = append(c.others, namespace+"/"+identity(u))
+		return nil
+	}
 	return w
 }
 
@@ -266,7 +286,12 @@ var deployedKinds = []struct {
 	{corev1.SchemeGroupVersion.WithResource("services"), "Service"},
 	{appsv1.SchemeGroupVersion.WithResource("deployments"), "Deployment"},
 	{appsv1.SchemeGroupVersion.WithResource("replicasets"), "ReplicaSet"},
+	{appsv1.SchemeGroupVersion.WithResource("statefulsets"), "StatefulSet"},
+	{appsv1.SchemeGroupVersion.WithResource("daemonsets"), "DaemonSet"},
+	{batchv1.SchemeGroupVersion.WithResource("jobs"), "Job"},
+	{batchv1.SchemeGroupVersion.WithResource("cronjobs"), "CronJob"},
 	{networkingv1.SchemeGroupVersion.WithResource("ingresses"), "Ingress"},
+	{policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), "PodDisruptionBudget"},
 	{schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}, "HorizontalPodAutoscaler"},
 }
 

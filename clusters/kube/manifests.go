@@ -8,11 +8,13 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"lameduck/harness"
+	"lameduck/harness/evidence"
 )
 
 // Labels and names of what a trial deploys.
@@ -22,9 +24,14 @@ const (
 	managedBy      = "lameduck"
 	runLabel       = "lameduck.dev/run"
 
+	// gateLabel of a namespace makes the controller give its pods readiness gates
+	// (its guide, Pod readiness gate).
+	gateLabel = "elbv2.k8s.aws/pod-readiness-gate-inject"
+
 	// appName is the Deployment, Service, HPA, Ingress and container of the
-	// workload; controlName those of the static target beside it.
-	appName     = "app"
+	// workload, where its own manifests do not name them; controlName those of the
+	// static target beside it.
+	appName     = evidence.RoleApp
 	controlName = "control"
 
 	// IngressClass is the class of the AWS Load Balancer Controller, and of the
@@ -39,51 +46,87 @@ const (
 	targetBinary = "/target"
 )
 
-const (
-	// cpuTarget is the HPA's target, in percent of the CPU request. A pod that
-	// burns its request is far above it and an idle one far below, so that
-	// neither the HPA's tolerance of 10 % nor the load's own use matters.
-	cpuTarget = 50
-	// stabilization is how long the HPA looks back for a higher recommendation
-	// before it scales in. The default of 300 s would add five minutes to each
-	// trial; one scrape of metrics-server (15 s by default) is enough that no
-	// single odd sample removes pods.
-	stabilization = 15
-)
-
 // Objects are all that one trial deploys.
 type Objects struct {
-	Namespace   *corev1.Namespace
-	Services    []*corev1.Service
+	Names     Names
+	Namespace *corev1.Namespace
+	// Others are what the application's own manifests have besides.
+	Others      []*unstructured.Unstructured
+	Services    []*corev1.Service // the workload's, the control target's
 	Ingress     *networkingv1.Ingress
-	Deployments []*appsv1.Deployment
+	Deployments []*appsv1.Deployment // the workload's, the control target's
 	HPA         *autoscalingv2.HorizontalPodAutoscaler
+	Budget      *policyv1.PodDisruptionBudget // nil: none
+	// Notes say what was left out or changed of the application's own manifests,
+	// and why.
+	Notes []string
+}
+
+// Names are what the parts of the workload are called.
+type Names struct {
+	Deployment, Service, HPA, Budget string
+	Container                        string // that serves the requests
+	ServicePort                      int32
 }
 
 // Manifests makes the objects of a trial. The load balancer's listener gets
 // listenPort; image is the built-in application's. An error names the field of
 // the setup that Kubernetes would refuse.
 func Manifests(t harness.Trial, image string, listenPort int) (Objects, error) {
-	cpu, err := resource.ParseQuantity(t.Setup.Workload.CPURequest)
-	if err != nil || cpu.Sign() <= 0 {
-		return Objects{}, fmt.Errorf("workload.cpuRequest is %q: want a Kubernetes quantity above 0, like 50m", t.Setup.Workload.CPURequest)
+	w := t.Setup.Workload
+	cpu := resource.MustParse(defaultCPU)
+	if w.App == nil || w.CPURequest != "" {
+		var err error
+		if cpu, err = resource.ParseQuantity(w.CPURequest); err != nil || cpu.Sign() <= 0 {
+			return Objects{}, fmt.Errorf("workload.cpuRequest is %q: want a Kubernetes quantity above 0, like 50m", w.CPURequest)
+		}
 	}
 	if listenPort < 1 || listenPort > 65535 {
 		return Objects{}, fmt.Errorf("listener port %d of trial %d: want 1..65535; run fewer trials at a time", listenPort, t.Number)
 	}
-	m := maker{trial: t, image: image, cpu: cpu}
-	objects := Objects{
-		Namespace:   m.namespace(),
-		Services:    []*corev1.Service{m.service(appName), m.service(controlName)},
-		Ingress:     m.ingress(listenPort),
-		Deployments: []*appsv1.Deployment{m.app(), m.control()},
-		HPA:         m.hpa(),
+	if err := checkPreStop(w); err != nil {
+		return Objects{}, err
 	}
-	return objects, objects.colour(t.Setup, appName, appName)
+	m := maker{trial: t, image: image, cpu: cpu}
+	workload, err := m.workload()
+	if err != nil {
+		return Objects{}, err
+	}
+	workload.Namespace = m.namespace()
+	workload.Services = append(workload.Services, m.controlService())
+	workload.Deployments = append(workload.Deployments, m.control())
+	workload.Ingress = m.ingress(workload.Names, listenPort)
+	return workload, workload.colour(t.Setup)
 }
 
-// namespaceName is the namespace of a trial.
-func namespaceName(t harness.Trial) string { return fmt.Sprintf("lameduck-%s-%04d", t.RunID, t.Number) }
+// workload makes the application under test and what belongs to it.
+func (m maker) workload() (Objects, error) {
+	app := m.trial.Setup.Workload.App
+	if app != nil && app.Manifests != "" {
+		return m.ownManifests(*app)
+	}
+	names := Names{Deployment: appName, Service: appName, HPA: appName, Budget: appName, Container: appName, ServicePort: servicePort}
+	d := m.builtin()
+	if app != nil {
+		d = m.ownImage(*app)
+	}
+	s := m.service(appName)
+	m.exposeService(s)
+	return Objects{
+		Names: names, Services: []*corev1.Service{s}, Deployments: []*appsv1.Deployment{d},
+		HPA: m.hpa(names), Budget: m.budget(names),
+	}, nil
+}
+
+// namespaceName is the namespace of a trial. A second attempt has another one:
+// the first one's may still be going away.
+func namespaceName(t harness.Trial) string {
+	name := fmt.Sprintf("lameduck-%s-%04d", t.RunID, t.Number)
+	if t.Attempt > 1 {
+		name += fmt.Sprintf("-%d", t.Attempt)
+	}
+	return name
+}
 
 type maker struct {
 	trial harness.Trial
@@ -103,100 +146,13 @@ func (m maker) meta(name string) metav1.ObjectMeta {
 }
 
 func (m maker) namespace() *corev1.Namespace {
+	labels := m.labels()
+	if m.trial.Setup.LoadBalancer.ReadinessGate {
+		labels[gateLabel] = "enabled"
+	}
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: namespaceName(m.trial), Labels: m.labels()},
-	}
-}
-
-func (m maker) service(name string) *corev1.Service {
-	kind := corev1.ServiceTypeClusterIP
-	if m.trial.Setup.LoadBalancer.TargetType == harness.TargetInstance {
-		kind = corev1.ServiceTypeNodePort // where the load balancer sends to
-	}
-	return &corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: m.meta(name),
-		Spec: corev1.ServiceSpec{
-			Type:     kind,
-			Selector: map[string]string{nameLabel: name},
-			Ports:    []corev1.ServicePort{{Name: portName, Port: servicePort, TargetPort: intstr.FromString(portName)}},
-		},
-	}
-}
-
-// ingress asks for the load balancer in the words of the AWS Load Balancer
-// Controller (its guide, Ingress annotations). What is not asked for has the
-// controller's defaults.
-func (m maker) ingress(listenPort int) *networkingv1.Ingress {
-	lb := m.trial.Setup.LoadBalancer
-	meta := m.meta(appName)
-	meta.Annotations = map[string]string{
-		"alb.ingress.kubernetes.io/target-type":              string(lb.TargetType),
-		"alb.ingress.kubernetes.io/listen-ports":             fmt.Sprintf(`[{"HTTP":%d}]`, listenPort),
-		"alb.ingress.kubernetes.io/load-balancer-attributes": fmt.Sprintf("idle_timeout.timeout_seconds=%d", wholeSeconds(lb.IdleTimeout)),
-		"alb.ingress.kubernetes.io/target-group-attributes":  fmt.Sprintf("deregistration_delay.timeout_seconds=%d", wholeSeconds(lb.DeregistrationDelay)),
-		// The application is checked where it says whether it is ready, and as often
-		// as ELBv2 allows (CreateTargetGroup: HealthCheckIntervalSeconds 5..300): a
-		// target whose first check fails costs a trial one interval.
-		"alb.ingress.kubernetes.io/healthcheck-path":             healthPath,
-		"alb.ingress.kubernetes.io/healthcheck-interval-seconds": "5",
-		"alb.ingress.kubernetes.io/healthcheck-timeout-seconds":  "2",
-		// For the stand-in; the AWS controller does not look at them.
-		"alb.lameduck.dev/deregistration-lag": lb.DeregistrationLag.String(),
-		"alb.lameduck.dev/registration-lag":   lb.RegistrationLag.String(),
-	}
-	class, prefix := IngressClass, networkingv1.PathTypePrefix
-	path := func(path, service string) networkingv1.HTTPIngressPath {
-		return networkingv1.HTTPIngressPath{
-			Path: path, PathType: &prefix,
-			Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
-				Name: service, Port: networkingv1.ServiceBackendPort{Number: servicePort},
-			}},
-		}
-	}
-	return &networkingv1.Ingress{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"},
-		ObjectMeta: meta,
-		Spec: networkingv1.IngressSpec{
-			IngressClassName: &class,
-			Rules: []networkingv1.IngressRule{{IngressRuleValue: networkingv1.IngressRuleValue{
-				HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{
-					path(controlPath, controlName), path("/", appName),
-				}},
-			}}},
-		},
-	}
-}
-
-// hpa starts with bounds between which the controller cannot move, except with
-// DriveCPU, where it must be free to follow the metric down.
-func (m maker) hpa() *autoscalingv2.HorizontalPodAutoscaler {
-	s := m.trial.Setup
-	minReplicas, maxReplicas, target, window := int32(s.Workload.Replicas), int32(s.Workload.Replicas), int32(cpuTarget), int32(stabilization)
-	var behavior *autoscalingv2.HorizontalPodAutoscalerBehavior
-	if s.Scenario.Drive == harness.DriveCPU {
-		minReplicas = int32(s.Scenario.To)
-		behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
-			ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: &window},
-		}
-	}
-	return &autoscalingv2.HorizontalPodAutoscaler{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
-		ObjectMeta: m.meta(appName),
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: appName},
-			MinReplicas:    &minReplicas,
-			MaxReplicas:    maxReplicas,
-			Metrics: []autoscalingv2.MetricSpec{{
-				Type: autoscalingv2.ResourceMetricSourceType,
-				Resource: &autoscalingv2.ResourceMetricSource{
-					Name:   corev1.ResourceCPU,
-					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &target},
-				},
-			}},
-			Behavior: behavior,
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: namespaceName(m.trial), Labels: labels},
 	}
 }
 

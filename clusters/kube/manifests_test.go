@@ -28,32 +28,49 @@ func TestManifests(t *testing.T) {
 			s.Workload.CPURequest = "0.1"
 			s.Scenario.Drive = harness.DriveCPU
 		},
+		"ip-everything": func(s *harness.Setup) {
+			w := &s.Workload
+			w.PreStopSleep, w.PreStopBy = harness.Dur(15*time.Second), harness.PreStopHTTP
+			w.CloseWhileDraining, w.FailReadiness = true, true
+			w.MaxSurge, w.MaxUnavailable, w.MinReadySeconds, w.PodDisruptionBudget = "25%", "0", 5, "75%"
+			w.HPA = harness.HPABehavior{Pods: 1, Period: harness.Dur(20 * time.Second), Stabilization: harness.Dur(time.Minute)}
+			s.LoadBalancer.TargetType, s.LoadBalancer.ReadinessGate = harness.TargetIP, true
+			s.LoadBalancer.WeightLag = harness.DurationRange{Min: 10 * time.Second, Max: 20 * time.Second}
+			s.Faults = []harness.Fault{{Kind: harness.FaultThrottledAPI, Every: harness.Dur(30 * time.Second)}}
+			s.Load.HTTP2 = true
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := testTrial()
 			edit(&trial.Setup)
-			objects, err := Manifests(trial, "lameduck.local/target:0123456789ab", 20007)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := objects.YAML()
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden := filepath.Join("testdata", name+".yaml")
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("the manifests differ from %s (go test -update writes it); got:\n%s", golden, got)
-			}
+			compareGolden(t, name, trial)
 		})
+	}
+}
+
+// compareGolden compares a trial's manifests with testdata.
+func compareGolden(t *testing.T, name string, trial harness.Trial) {
+	t.Helper()
+	objects, err := Manifests(trial, "lameduck.local/target:0123456789ab", 20007)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := objects.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", name+".yaml")
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("the manifests differ from %s (go test -update writes it); got:\n%s", golden, got)
 	}
 }
 

@@ -165,6 +165,12 @@ func deleteAll(ctx context.Context, client kubernetes.Interface, namespace strin
 		client.AutoscalingV2().HorizontalPodAutoscalers(namespace).DeleteCollection(ctx, now, all),
 		client.AppsV1().Deployments(namespace).DeleteCollection(ctx, orphaning, all),
 		client.AppsV1().ReplicaSets(namespace).DeleteCollection(ctx, orphaning, all),
+		// An application's own manifests may have any of these.
+		client.AppsV1().StatefulSets(namespace).DeleteCollection(ctx, orphaning, all),
+		client.AppsV1().DaemonSets(namespace).DeleteCollection(ctx, orphaning, all),
+		client.BatchV1().CronJobs(namespace).DeleteCollection(ctx, orphaning, all),
+		client.BatchV1().Jobs(namespace).DeleteCollection(ctx, orphaning, all),
+		client.PolicyV1().PodDisruptionBudgets(namespace).DeleteCollection(ctx, now, all),
 		client.CoreV1().Pods(namespace).DeleteCollection(ctx, soon(metav1.DeletePropagationBackground), all),
 		deleteServices(ctx, client, namespace),
 	} {

@@ -1,11 +1,10 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,12 +28,12 @@ type targetState struct {
 // finds them healthy. Where its log cannot be read there is nothing to wait
 // for: then the warm-up has to do.
 func (d *deployment) waitTargets(ctx context.Context) error {
-	return d.waitHealthy(ctx, map[string]int{appName: d.trial.Setup.Workload.Replicas, controlName: 1})
+	return d.waitStates(ctx, d.missingTargets)
 }
 
-// waitHealthy waits for the targets of the named Services, each of which has so
-// many pods.
-func (d *deployment) waitHealthy(ctx context.Context, pods map[string]int) error {
+// waitStates waits until missing, which is given the targets' states by Service
+// and address, says that nothing is.
+func (d *deployment) waitStates(ctx context.Context, missing func(map[string]map[string]string) string) error {
 	if d.world.cfg.LoadBalancerLog == nil {
 		return nil
 	}
@@ -45,14 +44,14 @@ func (d *deployment) waitHealthy(ctx context.Context, pods map[string]int) error
 		if err != nil {
 			return err
 		}
-		missing := d.missingTargets(states, pods)
-		if missing == "" {
+		lack := missing(states)
+		if lack == "" {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the load balancer's targets: %w: %s", context.Cause(ctx), missing)
+			return fmt.Errorf("wait for the load balancer's targets: %w: %s", context.Cause(ctx), lack)
 		}
 	}
 }
@@ -79,24 +78,47 @@ func (d *deployment) targets(ctx context.Context) (map[string]map[string]string,
 	return states, err
 }
 
-// missingTargets says what is not yet as it must be, "" if all is. In IP mode
+// missingTargets says what is not yet as it must be, "" if all is. The control
+// target's pod is its target always.
+func (d *deployment) missingTargets(states map[string]map[string]string) string {
+	service := d.names.Service
+	return cmp.Or(missing(service, states[service], d.wantTargets(states[service], d.current())), missing(controlName, states[controlName], 1))
+}
+
+// missingGreen is missingTargets for Green's own Service.
+func (d *deployment) missingGreen(states map[string]map[string]string) string {
+	service := d.names.Service + greenSuffix
+	return missing(service, states[service], d.wantTargets(states[service], green))
+}
+
+// wantTargets is how many of a Service's targets must be healthy. In IP mode
 // every pod is a target; in instance mode every node is, which the load balancer
-// knows best.
-func (d *deployment) missingTargets(states map[string]map[string]string, pods map[string]int) string {
-	ip := d.trial.Setup.LoadBalancer.TargetType == harness.TargetIP
-	for _, service := range slices.Sorted(maps.Keys(pods)) {
-		healthy, want := 0, max(1, len(states[service]))
-		if ip {
-			want = pods[service]
+// knows best. With externalTrafficPolicy Local only nodes with a ready pod
+// answer.
+func (d *deployment) wantTargets(states map[string]string, colour string) int {
+	want := max(1, len(states))
+	switch {
+	case d.trial.Setup.LoadBalancer.TargetType == harness.TargetIP:
+		want = d.trial.Setup.Workload.Replicas
+	case d.localTraffic:
+		nodes := make(map[string]bool)
+		for _, pod := range d.podsIn(colour) {
+			nodes[pod.Spec.NodeName] = isReady(pod) || nodes[pod.Spec.NodeName]
 		}
-		for _, state := range states[service] {
-			if state == "healthy" {
-				healthy++
-			}
-		}
-		if healthy != want {
-			return fmt.Sprintf("%d of %d targets of Service %s are healthy (%v)", healthy, want, service, states[service])
+		want = len(nodes)
+	}
+	return want
+}
+
+func missing(service string, states map[string]string, want int) string {
+	healthy := 0
+	for _, state := range states {
+		if state == "healthy" {
+			healthy++
 		}
 	}
-	return ""
+	if healthy == want {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d targets of Service %s are healthy (%v)", healthy, want, service, states)
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"lameduck/harness/evidence"
 )
 
 // view is the present state of one namespace, kept up by watches, and a way to
@@ -96,9 +98,10 @@ func (v *view) wait(ctx context.Context, cond func() (bool, error)) error {
 	}
 }
 
-// podsOf are the pods of app or control, also those that terminate, by name.
-func (v *view) podsOf(name string) []*corev1.Pod {
-	return slices.DeleteFunc(v.allPods(), func(p *corev1.Pod) bool { return p.Labels[nameLabel] != name })
+// podsOf are the pods of the role appName or controlName, also those that
+// terminate, by name.
+func (v *view) podsOf(role string) []*corev1.Pod {
+	return slices.DeleteFunc(v.allPods(), func(p *corev1.Pod) bool { return p.Labels[evidence.RoleLabel] != role })
 }
 
 func (v *view) allPods() []*corev1.Pod {

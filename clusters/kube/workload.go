@@ -27,17 +27,12 @@ func (d *deployment) setColour(colour string) {
 	d.colour = colour
 }
 
-// blueName and serviceName are the names of the Deployment and the Service that
-// Deploy made for the workload.
-func (d *deployment) blueName() string    { return appName }
-func (d *deployment) serviceName() string { return appName }
-
 // currentName is the name of the Deployment that has the traffic.
 func (d *deployment) currentName() string {
 	if d.current() == green {
-		return d.blueName() + greenSuffix
+		return d.names.Deployment + greenSuffix
 	}
-	return d.blueName()
+	return d.names.Deployment
 }
 
 // pods are the workload's pods that have the traffic, also those that terminate.

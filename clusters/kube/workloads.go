@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,10 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"lameduck/harness"
+	"lameduck/harness/evidence"
 )
 
-// app is the Deployment under test.
-func (m maker) app() *appsv1.Deployment {
+// defaultCPU is the CPU request of the control target, and of an application of
+// the user's own in a Deployment of ours that does not ask for another.
+const defaultCPU = "50m"
+
+// builtin is the built-in application as the Deployment under test.
+func (m maker) builtin() *appsv1.Deployment {
 	w := m.trial.Setup.Workload
 	args := []string{
 		"--on-sigterm=" + onSIGTERM(w),
@@ -25,13 +31,36 @@ func (m maker) app() *appsv1.Deployment {
 	if w.ResponseTime.SlowShare > 0 {
 		args = append(args, fmt.Sprintf("--slow=share=%g,time=%s", w.ResponseTime.SlowShare, w.ResponseTime.Slow))
 	}
+	if w.CloseWhileDraining {
+		args = append(args, "--close-while-draining")
+	}
+	if w.FailReadiness {
+		args = append(args, "--fail-readiness")
+	}
 	d := m.deployment(appName, w.Replicas, args)
 	grace := wholeSeconds(w.GracePeriod)
 	spec := &d.Spec.Template.Spec
 	spec.TerminationGracePeriodSeconds = &grace
-	if w.PreStopSleep.Duration > 0 {
-		spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: sleepHook(w.PreStopSleep)}
+	spec.Containers[0].Lifecycle = preStop(w)
+	m.rollout(&d.Spec)
+	return d
+}
+
+// ownImage is an application of the user's own in a Deployment of ours.
+func (m maker) ownImage(app harness.App) *appsv1.Deployment {
+	w := m.trial.Setup.Workload
+	d := m.deployment(appName, w.Replicas, app.Args)
+	spec := &d.Spec.Template.Spec
+	if w.GracePeriod.Duration > 0 {
+		grace := wholeSeconds(w.GracePeriod)
+		spec.TerminationGracePeriodSeconds = &grace
 	}
+	c := &spec.Containers[0]
+	c.Image, c.ImagePullPolicy, c.Command = app.Image, corev1.PullIfNotPresent, nil
+	c.Ports[0].ContainerPort = int32(app.Port)
+	c.ReadinessProbe.HTTPGet.Path = app.Ready
+	c.Lifecycle = preStop(w)
+	m.rollout(&d.Spec)
 	return d
 }
 
@@ -40,25 +69,21 @@ func (m maker) app() *appsv1.Deployment {
 // time but no slow requests, and never closes an idle connection before the load
 // balancer does.
 func (m maker) control() *appsv1.Deployment {
-	return m.deployment(controlName, 1, []string{
+	d := m.deployment(controlName, 1, []string{
 		"--on-sigterm=" + string(harness.SIGTERMDrain),
 		"--response-time=" + responseTime(m.trial.Setup.Workload),
 		"--keep-alive=" + (m.trial.Setup.LoadBalancer.IdleTimeout.Duration + 15*time.Second).String(),
 	})
-}
-
-// sleepHook runs the sleep as a command. The API has a sleep action of its own,
-// but refuses one longer than the grace period (KEP-3960; validateSleepAction in
-// pkg/apis/core/validation), and what such a hook does is worth measuring: it is
-// what people have who write `sleep 40` and forget the grace period.
-func sleepHook(d harness.Duration) *corev1.LifecycleHandler {
-	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{targetBinary, "sleep", d.String()}}}
+	d.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(defaultCPU)
+	return d
 }
 
 func (m maker) deployment(name string, replicas int, args []string) *appsv1.Deployment {
 	n := int32(replicas)
 	meta := m.meta(name)
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: name}}
+	labels := maps.Clone(meta.Labels)
+	labels[evidence.RoleLabel] = name
 	no := false
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -67,7 +92,7 @@ func (m maker) deployment(name string, replicas int, args []string) *appsv1.Depl
 			Replicas: &n,
 			Selector: selector,
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{m.container(name, args)},
 					// The application looks nothing up, and a cluster without DNS of its own

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -37,11 +38,12 @@ type Config struct {
 	LoadBalancerLog clusters.LoadBalancerLog
 	// Machines, Breaker and KubeProxies, if set, are what can be done to the
 	// cluster; without them the scenarios, faults and settings that need them fail.
+	// The last can also be asked for the settings of the kube-proxies.
 	Machines    clusters.Machines
 	Breaker     clusters.Breaker
 	KubeProxies clusters.KubeProxies
 	// ListenPort chooses the port of a trial's listener, which no two trials that
-	// run at once may share. Default: 20000 + the trial's number.
+	// run at once may share. Default: 20000 and up, two for each trial.
 	ListenPort func(harness.Trial) int
 	// Parts, if set, are the running processes of the cluster (see harness.Parts).
 	Parts func(ctx context.Context) (map[string]string, error)
@@ -55,6 +57,8 @@ type World struct {
 	cfg    Config
 	client kubernetes.Interface
 	http   podHTTP
+	// createOther makes an object of any kind in a namespace.
+	createOther func(ctx context.Context, namespace string, u *unstructured.Unstructured) error
 
 	mu   sync.Mutex
 	left []string // namespaces that Close waits for
@@ -70,20 +74,32 @@ func NewWorld(cfg Config) (*World, error) {
 		return nil, err
 	}
 	if cfg.ListenPort == nil {
-		cfg.ListenPort = func(t harness.Trial) int { return 20000 + t.Number }
+		cfg.ListenPort = listenPort
 	}
-	return &World{cfg: cfg, client: client, http: proxyHTTP(client.CoreV1().RESTClient())}, nil
+	others, err := newOthers(cfg.REST, client.Discovery())
+	if err != nil {
+		return nil, err
+	}
+	return &World{cfg: cfg, client: client, http: proxyHTTP(client.CoreV1().RESTClient()), createOther: others.create}, nil
 }
 
-// newClient makes a client without a rate limit of its own: client-go's default
-// of 5 requests per second would stretch a deployment, and the API server has
-// its own (API Priority and Fairness).
-func newClient(cfg *rest.Config) (*kubernetes.Clientset, error) {
+// listenPort is a port for each attempt of a trial: the first one's listener may
+// still be going away.
+func listenPort(t harness.Trial) int { return 20000 + 2*t.Number + max(t.Attempt, 1) - 1 }
+
+// clientConfig is without a rate limit of its own: client-go's default of 5
+// requests per second would stretch a deployment, and the API server has its own
+// (API Priority and Fairness).
+func clientConfig(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
 	cfg.WarningHandlerWithContext = rest.NoWarnings{}
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "lameduck")
-	client, err := kubernetes.NewForConfig(cfg)
+	return cfg
+}
+
+func newClient(cfg *rest.Config) (*kubernetes.Clientset, error) {
+	client, err := kubernetes.NewForConfig(clientConfig(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("make Kubernetes client: %w", err)
 	}

@@ -11,6 +11,9 @@ import (
 // All returns the objects in an order in which they can be created.
 func (o Objects) All() []any {
 	all := []any{o.Namespace}
+	for _, u := range o.Others {
+		all = append(all, u)
+	}
 	for _, s := range o.Services {
 		all = append(all, s)
 	}
@@ -18,7 +21,10 @@ func (o Objects) All() []any {
 	for _, d := range o.Deployments {
 		all = append(all, d)
 	}
-	return append(all, o.HPA)
+	if all = append(all, o.HPA); o.Budget != nil {
+		all = append(all, o.Budget)
+	}
+	return all
 }
 
 // YAML is what kubectl apply would take: the objects without their status.

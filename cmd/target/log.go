@@ -29,8 +29,8 @@ type logger struct {
 // without one loses as much.
 const logDelay = time.Second
 
-// event is a step of the process's life: starting, listening, sigterm,
-// listener-closed, drained, exit.
+// event is a step of the process's life: starting, listening, prestop (a hook's
+// call), sigterm, listener-closed, drained, exit.
 type event struct {
 	Time   time.Time `json:"time"`
 	Event  string    `json:"event"`
@@ -40,12 +40,13 @@ type event struct {
 
 // access is one request that was answered, or whose client went away.
 type access struct {
-	Time   time.Time `json:"time"` // when the request came
-	ID     string    `json:"id"`   // the client's, see harness.RequestIDHeader
-	Path   string    `json:"path"`
-	Status int       `json:"status"`
-	Micros int64     `json:"micros"` // from Time to the answer
-	Conn   string    `json:"conn"`   // the connection's other end
+	Time     time.Time `json:"time"` // when the request came
+	ID       string    `json:"id"`   // the client's, see harness.RequestIDHeader
+	Path     string    `json:"path"`
+	Status   int       `json:"status"`
+	Received int64     `json:"received,omitempty"` // bytes of the request's body
+	Micros   int64     `json:"micros"`             // from Time to the answer's end
+	Conn     string    `json:"conn"`               // the connection's other end
 }
 
 func (l *logger) event(e event) {

@@ -9,9 +9,9 @@
 // Every answer names the pod and the version (harness.PodHeader and
 // VersionHeader), and its body's first line is the request's own id
 // (harness.RequestIDHeader), so that a client notices an answer that is not
-// its own. The paths with a meaning are /healthz, /lameduck/config and
-// /lameduck/burn; every other path is the application. stdout is a log of JSON
-// lines, see log.go.
+// its own. The paths with a meaning are /healthz, /lameduck/config,
+// /lameduck/burn, /lameduck/prestop and /lameduck/stream; every other path is
+// the application. stdout is a log of JSON lines, see log.go.
 //
 // Exit codes: 0 stopped as asked, 1 could not serve, or connections were left
 // when --drain-timeout was over, 2 wrong usage.
@@ -107,6 +107,7 @@ func parseSleep(args []string) (time.Duration, error) {
 // serve runs the application until it is stopped, and returns the exit code.
 func serve(s settings, sigterm <-chan os.Signal, log *logger) (int, error) {
 	log.event(event{Event: "starting"})
+	a := newApp(s, log)
 	ready := time.NewTimer(s.StartDelay.Duration)
 	defer ready.Stop()
 	for waiting := true; waiting; {
@@ -114,7 +115,7 @@ func serve(s settings, sigterm <-chan os.Signal, log *logger) (int, error) {
 		case <-ready.C:
 			waiting = false
 		case <-sigterm:
-			log.stopping(s.onSIGTERM())
+			a.sigterm(s.onSIGTERM())
 			if s.stops() {
 				// Nothing is served yet, so there is nothing to wait for or to drain.
 				return log.exit(exitOK, "before it listened"), nil
@@ -126,7 +127,6 @@ func serve(s settings, sigterm <-chan os.Signal, log *logger) (int, error) {
 	if err != nil {
 		return exitError, fmt.Errorf("--listen: %w", err)
 	}
-	a := newApp(s, log)
 	failed := a.start(listener)
 	log.event(event{Event: "listening", Detail: listener.Addr().String()})
 
@@ -135,7 +135,7 @@ func serve(s settings, sigterm <-chan os.Signal, log *logger) (int, error) {
 		case err := <-failed:
 			return exitError, err
 		case <-sigterm:
-			log.stopping(s.onSIGTERM())
+			a.sigterm(s.onSIGTERM())
 			if s.stops() {
 				return a.stop(sigterm, listener, failed)
 			}

@@ -24,6 +24,9 @@ type settings struct {
 	SIGTERMWait  harness.Duration  `json:"sigtermWait"` // 0 unless OnSIGTERM is wait
 	DrainIdle    harness.Duration  `json:"drainIdle"`
 	DrainTimeout harness.Duration  `json:"drainTimeout"`
+	// From SIGTERM, or the call of the preStop hook, on.
+	CloseWhileDraining bool `json:"closeWhileDraining"` // every answer ends its connection
+	FailReadiness      bool `json:"failReadiness"`      // /healthz answers 503
 
 	ResponseTime harness.ResponseTime `json:"responseTime"`
 	StartDelay   harness.Duration     `json:"startDelay"`
@@ -69,6 +72,8 @@ func parseSettings(args []string, out io.Writer) (settings, error) {
 	durationFlag(f, "keep-alive", &s.KeepAlive, 75*time.Second, "`time` after which an idle connection is closed; 0 closes after each answer")
 	durationFlag(f, "drain-idle", &s.DrainIdle, time.Second, "`time` that a connection must have been idle to be closed while draining")
 	durationFlag(f, "drain-timeout", &s.DrainTimeout, 25*time.Second, "`time` after which draining gives up and cuts what is left")
+	f.BoolVar(&s.CloseWhileDraining, "close-while-draining", false, "from SIGTERM or the preStop hook on, say Connection: close in every answer, also while the listener is open")
+	f.BoolVar(&s.FailReadiness, "fail-readiness", false, "from SIGTERM or the preStop hook on, answer 503 on /healthz")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprint(out, usageHead)

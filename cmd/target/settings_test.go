@@ -54,7 +54,7 @@ func TestHelp(t *testing.T) {
 	if code := run([]string{"--help"}, "app-1", nil, &out, &errOut); code != exitOK || errOut.Len() > 0 {
 		t.Errorf("exit code %d, stderr %q", code, &errOut)
 	}
-	for _, flag := range []string{"on-sigterm", "response-time", "slow", "start-delay", "keep-alive", "version", "listen", "drain-idle", "drain-timeout", "target sleep"} {
+	for _, flag := range []string{"on-sigterm", "response-time", "slow", "start-delay", "keep-alive", "version", "listen", "drain-idle", "drain-timeout", "close-while-draining", "fail-readiness", "target sleep"} {
 		if !strings.Contains(out.String(), flag) {
 			t.Errorf("help does not name %s", flag)
 		}

@@ -27,14 +27,14 @@ func (a *app) stop(sigterm <-chan os.Signal, l net.Listener, served <-chan error
 			case <-wait.C:
 				waiting = false
 			case <-sigterm: // once more changes nothing
-				a.log.stopping("already stopping")
+				a.sigterm("already stopping")
 			case err := <-served:
 				return exitError, err
 			}
 		}
 	}
 
-	a.draining.Store(true)
+	a.drain()
 	if err := l.Close(); err != nil {
 		return exitError, fmt.Errorf("close listener: %w", err)
 	}

@@ -59,6 +59,7 @@ type logLine struct {
 	Code           *int
 	ID, Path, Conn string
 	Status         int
+	Received       int64
 	Micros         int64
 }
 
@@ -234,6 +235,20 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+func TestBody(t *testing.T) {
+	t.Parallel()
+	p := start(t, steady("1ms"))
+	c := p.dial()
+	const size = 100_000
+	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: app\r\n%s: r1\r\nContent-Length: %d\r\n\r\n%s", harness.RequestIDHeader, size, strings.Repeat("x", size))
+	if answer, body := c.receive(); answer.StatusCode != http.StatusOK || body != "r1\napp-1\n" {
+		t.Errorf("answer is %s %q, want 200 and the id", answer.Status, body)
+	}
+	if line, _ := p.line(); line.ID != "r1" || line.Received != size {
+		t.Errorf("logged %+v, want %d bytes received", line, size)
+	}
+}
+
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	p := start(t, steady("1h"))
@@ -248,7 +263,7 @@ func TestClientGone(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--on-sigterm", "wait=10s", "--response-time", "p50=5ms,p99=50ms", "--slow", "share=0.25,time=4s",
-		"--start-delay", "1ms", "--keep-alive", "75s", "--version", "v2")
+		"--start-delay", "1ms", "--keep-alive", "75s", "--version", "v2", "--close-while-draining", "--fail-readiness")
 	c := p.dial()
 	c.send("GET", "/lameduck/config", "")
 	answer, body := c.receive()
@@ -256,6 +271,7 @@ func TestConfig(t *testing.T) {
 		t.Errorf("Content-Type is %q", got)
 	}
 	want := `{"pod":"app-1","version":"v2","onSigterm":"wait","sigtermWait":"10s","drainIdle":"1s","drainTimeout":"25s",` +
+		`"closeWhileDraining":true,"failReadiness":true,` +
 		`"responseTime":{"p50":"5ms","p99":"50ms","slowShare":0.25,"slow":"4s"},"startDelay":"1ms","keepAlive":"1m15s"}` + "\n"
 	if body != want {
 		t.Errorf("config is %s want %s", body, want)

@@ -27,7 +27,7 @@ type endpointTracker struct {
 }
 
 func (t *endpointTracker) seen(slice *discoveryv1.EndpointSlice) {
-	if slice.Labels[discoveryv1.LabelServiceName] != t.w.workload.Name {
+	if slice.Labels[discoveryv1.LabelServiceName] != t.w.workload.Service {
 		return
 	}
 	pods := make(endpointsByPod, len(slice.Endpoints))

@@ -38,7 +38,7 @@ func TestEvents(t *testing.T) {
 		LastTerminationState: withExit(pod, "a", 2).Status.ContainerStatuses[0].State,
 	}}
 	control := newPod("control-1")
-	control.Labels = map[string]string{nameLabel: "control"}
+	control.Labels = map[string]string{RoleLabel: "control"}
 	foreign := newSlice("control-x", newEndpoint("control-1", true, false))
 	foreign.Labels = nil
 
@@ -202,7 +202,7 @@ func TestStampsAreOnTheTrialsClock(t *testing.T) {
 func TestWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Watch(ctx, fake.NewClientset(), Workload{namespace, "app"}, harness.NewClock(), newMemory()); err == nil {
+	if _, err := Watch(ctx, fake.NewClientset(), Workload{namespace, "app", "app", "app", "app"}, harness.NewClock(), newMemory()); err == nil {
 		t.Error("no error although the context had ended before the first listing")
 	}
 }

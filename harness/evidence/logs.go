@@ -93,7 +93,7 @@ func (f *logFollower) incomplete(err error) {
 func (f *logFollower) copy(ctx context.Context, follow bool) error {
 	// With timestamps every line begins with the runtime's own stamp. It is what
 	// a new stream goes on from.
-	options := &corev1.PodLogOptions{Container: f.w.workload.Name, Follow: follow, Timestamps: true}
+	options := &corev1.PodLogOptions{Container: f.w.workload.Container, Follow: follow, Timestamps: true}
 	if !f.last.IsZero() {
 		// The API knows whole seconds only; line skips what comes twice.
 		options.SinceTime = &metav1.Time{Time: f.last.Truncate(time.Second)}

@@ -49,7 +49,7 @@ func (t *podTracker) seen(pod *corev1.Pod) {
 		}
 	}
 	for _, c := range pod.Status.ContainerStatuses {
-		if c.Name == t.w.workload.Name {
+		if c.Name == t.w.workload.Container {
 			t.container(pod, state, c)
 		}
 	}

@@ -21,14 +21,14 @@ type replicaTracker struct {
 }
 
 func (t *replicaTracker) deployment(d *appsv1.Deployment) {
-	if d.Name == t.w.workload.Name && d.Spec.Replicas != nil {
+	if d.Name == t.w.workload.Deployment && d.Spec.Replicas != nil {
 		t.record("Deployment/"+d.Name, *d.Spec.Replicas)
 	}
 }
 
 func (t *replicaTracker) autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	// Before the controller's first look the status is empty.
-	if h.Name == t.w.workload.Name && (h.Status.DesiredReplicas > 0 || h.Status.LastScaleTime != nil) {
+	if h.Name == t.w.workload.HPA && (h.Status.DesiredReplicas > 0 || h.Status.LastScaleTime != nil) {
 		t.record("HorizontalPodAutoscaler/"+h.Name, h.Status.DesiredReplicas)
 	}
 }

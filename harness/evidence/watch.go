@@ -15,13 +15,16 @@ import (
 	"lameduck/harness"
 )
 
-// nameLabel marks the pods of a workload (Kubernetes, Recommended Labels).
-const nameLabel = "app.kubernetes.io/name"
+// RoleLabel marks the pods of a trial: RoleApp those of the workload. An
+// application's own labels say nothing that is the same for all.
+const (
+	RoleLabel = "lameduck.dev/role"
+	RoleApp   = "app"
+)
 
-// Workload says what to watch: Name is the name of the Deployment, the Service,
-// the HorizontalPodAutoscaler and the container, and the value of the pods'
-// label app.kubernetes.io/name.
-type Workload struct{ Namespace, Name string }
+// Workload says what to watch, besides the pods with RoleApp: names of objects,
+// and of the container that serves the requests.
+type Workload struct{ Namespace, Deployment, Service, HPA, Container string }
 
 // Watcher records what happens to one workload until it is stopped.
 type Watcher struct {
@@ -96,7 +99,7 @@ func (w *Watcher) emit(kind harness.EventKind, object string, detail map[string]
 	w.rec.Event(harness.Event{At: w.clock.Now(), Kind: kind, Object: object, Detail: detail})
 }
 
-func (w *Watcher) ours(pod *corev1.Pod) bool { return pod.Labels[nameLabel] == w.workload.Name }
+func (w *Watcher) ours(pod *corev1.Pod) bool { return pod.Labels[RoleLabel] == RoleApp }
 
 // handler adapts typed functions to an informer, which calls them from one
 // goroutine: a tracker needs no lock for what only they touch.

@@ -115,7 +115,7 @@ func start(t *testing.T) (*fake.Clientset, *memory, *Watcher) {
 	rec := newMemory()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	w, err := Watch(ctx, client, Workload{namespace, "app"}, harness.NewClock(), rec)
+	w, err := Watch(ctx, client, Workload{namespace, "app", "app", "app", "app"}, harness.NewClock(), rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func remove(t *testing.T, client *fake.Clientset, o runtime.Object) {
 
 func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{nameLabel: "app"},
+		Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{RoleLabel: "app"},
 	}
 }
 

@@ -1,0 +1,220 @@
+package kube
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lameduck/clusters"
+	"lameduck/harness"
+)
+
+// ownTrial runs the shop of testdata, with nothing of its settings changed.
+func ownTrial(t *testing.T) harness.Trial {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "own", "shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial := testTrial()
+	w := &trial.Setup.Workload
+	w.App = &harness.App{Manifests: string(text), Service: "shop", Port: 8000, Path: "/basket", Ready: "/ready"}
+	w.GracePeriod, w.CPURequest, w.Replicas = harness.Duration{}, "", 3
+	return trial
+}
+
+func TestReadManifests(t *testing.T) {
+	got, err := ReadManifests(*ownTrial(t).Setup.Workload.App)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ManifestsInfo{
+		Deployment: "shop-v1", Service: "shop", Port: 8000, Services: []string{"shop", "cache"},
+		Replicas: 3, GracePeriod: harness.Dur(45 * time.Second),
+		Notes: []string{
+			"Namespace shop: left out: each trial has one of its own",
+			"Ingress shop: left out: lameduck makes its own",
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("read %+v\nwant %+v", got, want)
+	}
+}
+
+func TestReadManifestsDefaults(t *testing.T) {
+	const text = `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {selector: {x: z}, ports: [{port: 80}]}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {x: z}}, template: {metadata: {labels: {x: z}}, spec: {containers: [{name: c, image: i}]}}}}
+`
+	got, err := ReadManifests(harness.App{Manifests: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Service != "a" || got.Port != 80 || got.Replicas != 1 || got.GracePeriod != harness.Dur(30*time.Second) {
+		t.Errorf("read %+v, want the only Service and its only port, 1 replica and 30s", got)
+	}
+}
+
+// What is wrong is said with the field of the setup and the object, before
+// anything is created.
+func TestReadManifestsRefuses(t *testing.T) {
+	const deployment = `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME}
+spec:
+  selector: {matchLabels: {app: shop}}
+  template: {metadata: {labels: {app: shop}}, spec: {containers: [{name: c, image: i}]}}
+`
+	const service = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: NAME}
+spec: {selector: {app: shop}, ports: [{port: 80}, {port: 81}]}
+`
+	named := func(text, name string) string { return strings.ReplaceAll(text, "NAME", name) }
+	shop := named(service, "shop") + named(deployment, "shop")
+	for name, c := range map[string]struct {
+		app  harness.App
+		want string
+	}{
+		"not YAML":      {harness.App{Manifests: "kind: [", Port: 80}, "workload.app.manifests: document 1: "},
+		"no kind":       {harness.App{Manifests: "a: b", Port: 80}, `document 1: has apiVersion "", kind "" and metadata.name ""`},
+		"nothing":       {harness.App{Manifests: "# empty", Port: 80}, "workload.app.service: want the name of the Service to send to; workload.app.manifests has: none"},
+		"which Service": {harness.App{Manifests: shop + named(service, "other"), Port: 80}, "workload.app.service: want the name of the Service to send to; workload.app.manifests has: shop, other"},
+		"other Service": {harness.App{Manifests: shop, Service: "x", Port: 80}, "workload.app.service is x: want a Service of workload.app.manifests, which has: shop"},
+		"port":          {harness.App{Manifests: shop, Port: 8080}, "workload.app.port is 8080: want a port of Service shop, which has: 80, 81"},
+		"which port":    {harness.App{Manifests: shop}, "workload.app.port is 0: want a port of Service shop, which has: 80, 81"},
+		"no Deployment": {harness.App{Manifests: named(service, "shop"), Port: 80}, "Service shop selects the pods of 0 Deployments (none has the labels app=shop): want exactly one"},
+		"two":           {harness.App{Manifests: shop + named(deployment, "two"), Port: 80}, "Service shop selects the pods of 2 Deployments (shop, two): want exactly one"},
+		"twice":         {harness.App{Manifests: shop + named(deployment, "shop"), Port: 80}, "Deployment shop is there twice"},
+		"of the cluster": {harness.App{Manifests: shop + "---\n{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: all}}", Port: 80},
+			"workload.app.manifests: ClusterRole all is of the whole cluster: leave it out"},
+		"control's name": {harness.App{Manifests: shop + named(service, "control"), Service: "shop", Port: 80}, "Service control has the name of lameduck's control target"},
+		"misspelled":     {harness.App{Manifests: strings.ReplaceAll(shop, "selector: {matchLabels", "selektor: {matchLabels"), Port: 80}, `workload.app.manifests: Deployment shop: strict decoding error: unknown field "spec.selektor"`},
+		"old version": {harness.App{Manifests: shop + "---\n{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: h}}", Port: 80},
+			"HorizontalPodAutoscaler h has apiVersion autoscaling/v1: want autoscaling/v2"},
+		"no selector": {harness.App{Manifests: strings.Replace(shop, "selector: {app: shop}, ", "", 1), Port: 80}, "Service shop has no selector"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadManifests(c.app)
+			checkError(t, err, c.want)
+		})
+	}
+}
+
+// The manifests' own settings stay unless the setup asks, and then all that it
+// asks for is there: see the golden files own-*.yaml.
+func TestOwnManifests(t *testing.T) {
+	for name, edit := range map[string]func(*harness.Setup){
+		"own-as-it-is": func(s *harness.Setup) { s.LoadBalancer.TargetType = harness.TargetIP },
+		"own-changed": func(s *harness.Setup) {
+			w := &s.Workload
+			w.PreStopSleep, w.GracePeriod, w.CPURequest = harness.Dur(20*time.Second), harness.Dur(60*time.Second), "70m"
+			w.MaxSurge, w.MaxUnavailable, w.PodDisruptionBudget = "0", "1", "2"
+			w.HPA = harness.HPABehavior{Pods: 1, Period: harness.Dur(20 * time.Second)}
+			w.App.Manifests += `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects:
+- {kind: ServiceAccount, name: default, namespace: shop}
+- {kind: ServiceAccount, name: other, namespace: elsewhere}
+`
+			w.App.Images = []harness.ImageSource{{Name: "shop:latest", Binary: "x"}}
+		},
+		"own-image": func(s *harness.Setup) {
+			s.Workload.App = &harness.App{Image: "shop:1", Args: []string{"--listen=:3000"}, Port: 3000, Path: "/basket", Ready: "/ready"}
+			s.Workload.PreStopSleep, s.Workload.PreStopBy = harness.Dur(20*time.Second), harness.PreStopSleep
+			s.Workload.CPURequest = "70m"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial := ownTrial(t)
+			edit(&trial.Setup)
+			compareGolden(t, name, trial)
+		})
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	trial := ownTrial(t)
+	trial.Attempt = 2
+	trial.Setup.Workload.PreStopSleep = harness.Dur(20 * time.Second)
+	trial.Setup.LoadBalancer.ExternalTrafficPolicy = harness.TrafficLocal
+	got, err := Describe(trial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"Namespace lameduck-0102150405-0007-2",
+		"ConfigMap settings",
+		"Service cache",
+		"Deployment cache",
+		"Service shop: NodePort, externalTrafficPolicy Local",
+		"Service control: ClusterIP",
+		"Ingress app: HTTP listener, instance targets, idle timeout 1m0s, deregistration delay 30s",
+		"Deployment shop-v1: 3 replicas of sidecar:1, shop:latest, preStop sleep 20, grace period 45s",
+		"Deployment control: 1 replicas of (built in), preStop none, grace period 30s",
+		"HorizontalPodAutoscaler shop-scaler: 3..3 pods of Deployment shop-v1",
+		"PodDisruptionBudget shop-budget: maxUnavailable 1",
+		"Namespace shop: left out: each trial has one of its own",
+		"Ingress shop: left out: lameduck makes its own",
+		"Service shop: not of type LoadBalancer: the Ingress is in front of it",
+		"Service shop: without nodePort 31000: trials run side by side",
+		"HorizontalPodAutoscaler shop-scaler: its bounds are lameduck's, so that it does nothing but what the scenario asks for",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("described:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// All of it is deployed, its pods are found by no label of their own, and the
+// load goes where the setup says.
+func TestDeployOwn(t *testing.T) {
+	c, trial := newFakeCluster(), ownTrial(t)
+	d, err := c.world().Deploy(testContext(t), trial, harness.NewClock(), &memory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Remove(testContext(t)); err != nil {
+			t.Error(err)
+		}
+		if left := c.left(t, testNamespace); left != nil {
+			t.Errorf("left behind: %v", left)
+		}
+	}()
+	if want := []string{testNamespace + "/ConfigMap settings", testNamespace + "/Service cache", testNamespace + "/Deployment cache"}; !slices.Equal(c.others, want) {
+		t.Errorf("besides %v, want %v", c.others, want)
+	}
+	want := harness.Target{
+		URL: "http://198.18.0.5:20014/basket", ReadyURL: "http://198.18.0.5:20014/ready", ControlURL: "http://198.18.0.5:20014/lameduck-control",
+	}
+	if !reflect.DeepEqual(d.Target(), want) {
+		t.Errorf("target %+v, want %+v", d.Target(), want)
+	}
+	d.(*deployment).world.cfg.LoadBalancerLog = fakeLog(func(namespace, _ string, _ clusters.LogName) (string, error) {
+		return strings.ReplaceAll(settingsLog(namespace, "instance", 60, 30), "/app:80", "/shop:8000"), nil
+	})
+	live, err := d.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diffs := harness.CheckLive(trial.Setup, live); diffs != nil || len(live.Pods) != 3 {
+		t.Errorf("%d pods observed, which differ: %v", len(live.Pods), diffs)
+	}
+	if err := d.(harness.HPABounds).SetHPABounds(t.Context(), 1, 1); err != nil {
+		t.Error(err)
+	}
+	_, err = d.(harness.CPUBurn).BurnCPU(t.Context(), 50)
+	checkError(t, err, "only the built-in application can")
+	d.(*deployment).world.cfg.LoadBalancerLog = nil
+}
