@@ -35,6 +35,10 @@ var (
 	_ clusters.ClientHost      = (*Cluster)(nil)
 	_ clusters.LoadBalancerLog = (*Cluster)(nil)
 	_ clusters.Reservable      = (*Cluster)(nil)
+	_ clusters.Machines        = (*Cluster)(nil)
+	_ clusters.Breaker         = (*Cluster)(nil)
+	_ clusters.Conntrack       = (*Cluster)(nil)
+	_ clusters.KubeProxies     = (*Cluster)(nil)
 )
 
 func (p *Provider) cluster(l layout) *Cluster { return &Cluster{layout: l, config: p.config} }
@@ -106,6 +110,9 @@ func (c *Cluster) LoadImage(ctx context.Context, write func(path string) error) 
 	}
 	var tasks []func(context.Context) error
 	for n := 1; n <= i.Nodes; n++ {
+		if exists(c.layout.stopped(nodeName(n))) {
+			return fmt.Errorf("load image: node %s is stopped: start it first", nodeName(n))
+		}
 		tasks = append(tasks, func(ctx context.Context) error {
 			return importImage(ctx, c.layout, c.config.Binaries, nodeName(n), path)
 		})

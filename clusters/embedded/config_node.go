@@ -1,16 +1,24 @@
 package embedded
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
+	"lameduck/clusters"
 	"lameduck/clusters/embedded/machine"
 )
 
 // Paths on a node are the usual ones: /run and /var/lib are its own.
 const containerdSocket = "/run/containerd/containerd.sock"
+
+const (
+	kubeProxy     = "kube-proxy"
+	kubeProxyFile = "kube-proxy.yaml" // its settings, in a node's directory
+)
 
 // writeNodeConfig writes the settings of node n's processes.
 func (l layout) writeNodeConfig(n int, binaries, pauseImage string) error {
@@ -25,7 +33,7 @@ func (l layout) writeNodeConfig(n int, binaries, pauseImage string) error {
 	files := map[string]string{
 		"containerd.toml":          containerdConfig(dir, binaries, pauseImage),
 		"kubelet.yaml":             kubeletConfig(dir, l.hostCgroup(nodeName(n)), l.pki("ca.crt")),
-		"kube-proxy.yaml":          kubeProxyConfig(dir, n),
+		kubeProxyFile:              kubeProxyConfig(dir, n, clusters.KubeProxySettings{}),
 		"cni/10-lameduck.conflist": cni,
 		"resolv.conf":              "", // no DNS in the cluster, and the real machine's is out of reach
 	}
@@ -55,8 +63,8 @@ func (l layout) nodeComponents(n int, binaries string) []machine.Component {
 			// often finds no new value, and the HPA learns nothing for 20 s.
 			"--housekeeping-interval=4s",
 		}, After: []machine.Probe{{Unix: containerdSocket}, l.apiServes()}},
-		{Name: "kube-proxy", Path: binary("kube-proxy"), Args: []string{
-			"--config=" + filepath.Join(dir, "kube-proxy.yaml"),
+		{Name: kubeProxy, Path: binary(kubeProxy), Args: []string{
+			"--config=" + filepath.Join(dir, kubeProxyFile),
 		}, After: []machine.Probe{l.apiServes()}, Ready: &machine.Probe{
 			URL: fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), // 200 after the first sync
 		}},
@@ -161,22 +169,37 @@ maxPods: 110
 		filepath.Join(dir, "resolv.conf"), cgroup)
 }
 
+// kubeProxyDefaults are kube-proxy's own (KubeProxyConfiguration).
+var kubeProxyDefaults = clusters.KubeProxySettings{Mode: "iptables", MinSyncPeriod: time.Second}
+
+// orDefaults fills in the fields that are not set.
+func orDefaults(s clusters.KubeProxySettings) clusters.KubeProxySettings {
+	s.Mode = cmp.Or(s.Mode, kubeProxyDefaults.Mode)
+	s.MinSyncPeriod = cmp.Or(s.MinSyncPeriod, kubeProxyDefaults.MinSyncPeriod)
+	return s
+}
+
 // kubeProxyConfig leaves the sync periods and conntrack timeouts at their
-// defaults, spelled out because results depend on them.
-func kubeProxyConfig(dir string, n int) string {
+// defaults if nothing else is asked for, spelled out because results depend on
+// them.
+func kubeProxyConfig(dir string, n int, s clusters.KubeProxySettings) string {
+	s = orDefaults(s)
 	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
-mode: iptables
+mode: %[6]s
 clientConnection: {kubeconfig: %[1]q}
 hostnameOverride: %[2]s
 bindAddress: %[3]s
 healthzBindAddress: 0.0.0.0:%[5]d
-metricsBindAddress: 0.0.0.0:10249
+metricsBindAddress: 0.0.0.0:%[8]d
 detectLocalMode: ClusterCIDR
 clusterCIDR: %[4]s
 oomScoreAdj: 0
 iptables:
-  minSyncPeriod: 1s
+  minSyncPeriod: %[7]s
+  syncPeriod: 30s
+nftables:
+  minSyncPeriod: %[7]s
   syncPeriod: 30s
 conntrack:
   # The table's size is one for all namespaces and cannot be set from within one.
@@ -184,7 +207,7 @@ conntrack:
   min: 0
   tcpEstablishedTimeout: 24h
   tcpCloseWaitTimeout: 1h
-`, filepath.Join(dir, "kube-proxy.kubeconfig"), nodeName(n), nodeAddress(n), podRange, proxyHealthPort)
+`, filepath.Join(dir, "kube-proxy.kubeconfig"), nodeName(n), nodeAddress(n), podRange, proxyHealthPort, s.Mode, s.MinSyncPeriod, proxyMetricsPort)
 }
 
 // kernelSettings are what the kubelet would otherwise set, for the whole real

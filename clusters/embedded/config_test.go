@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
+
+	"lameduck/clusters"
 )
 
 // parse reads rendered YAML or JSON.
@@ -50,12 +53,23 @@ func TestKubeletConfig(t *testing.T) {
 }
 
 func TestKubeProxyConfig(t *testing.T) {
-	m := parse(t, kubeProxyConfig("/state/x/n1", 1))
-	if got := m["iptables"].(map[string]any); got["minSyncPeriod"] != "1s" || got["syncPeriod"] != "30s" {
-		t.Errorf("sync periods are not the defaults: %v", got)
-	}
-	if m["bindAddress"] != "198.18.0.11" || m["clusterCIDR"] != "198.19.0.0/16" || m["mode"] != "iptables" {
-		t.Errorf("rendered %v", m)
+	for _, c := range []struct {
+		set          clusters.KubeProxySettings
+		mode, period string
+	}{
+		{clusters.KubeProxySettings{}, "iptables", "1s"}, // the defaults
+		{clusters.KubeProxySettings{Mode: "nftables", MinSyncPeriod: 10 * time.Second}, "nftables", "10s"},
+		{clusters.KubeProxySettings{MinSyncPeriod: 100 * time.Millisecond}, "iptables", "100ms"},
+	} {
+		m := parse(t, kubeProxyConfig("/state/x/n1", 1, c.set))
+		for _, section := range []string{"iptables", "nftables"} {
+			if got := m[section].(map[string]any); got["minSyncPeriod"] != c.period || got["syncPeriod"] != "30s" {
+				t.Errorf("%+v: %s has %v", c.set, section, got)
+			}
+		}
+		if m["bindAddress"] != "198.18.0.11" || m["clusterCIDR"] != "198.19.0.0/16" || m["mode"] != c.mode {
+			t.Errorf("%+v: rendered %v", c.set, m)
+		}
 	}
 }
 

@@ -45,6 +45,8 @@ const (
 	albHealthPort   = 8081
 	albWebhookPort  = 9443
 	proxyHealthPort = 10256 // kube-proxy's default; what external load balancers ask
+
+	proxyMetricsPort = 10249 // kube-proxy's default
 )
 
 func nodeAddress(n int) netip.Addr { return netip.AddrFrom4([4]byte{198, 18, 0, byte(10 + n)}) }
@@ -96,7 +98,12 @@ func (l layout) kubeconfig() string               { return filepath.Join(l.dir, 
 func (l layout) albLogs() string                  { return filepath.Join(l.host(hostLB), "logs") }
 func (l layout) lockFile() string                 { return filepath.Join(l.dir, "lock") }
 func (l layout) runLock() string                  { return filepath.Join(l.dir, "run.lock") }
-func (l layout) infoFile() string                 { return filepath.Join(l.dir, "cluster.json") }
+
+// stopped is there while a node is stopped on purpose; nodeLock is held while a
+// node is stopped, started or set.
+func (l layout) stopped(host string) string  { return filepath.Join(l.host(host), "stopped") }
+func (l layout) nodeLock(host string) string { return filepath.Join(l.host(host), "lock") }
+func (l layout) infoFile() string            { return filepath.Join(l.dir, "cluster.json") }
 
 // info is what is remembered of a cluster, in cluster.json.
 type info struct {

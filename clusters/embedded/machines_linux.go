@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"lameduck/clusters/embedded/cgroups"
 	"lameduck/clusters/embedded/machine"
 )
 
@@ -49,14 +50,11 @@ func (b *builder) startMachines(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := b.groups.Make(b.machineCgroup(host)); err != nil {
-			return err
-		}
 		weight := shares(host)
 		if host == hostCP {
 			weight = startShares
 		}
-		if err := b.groups.SetWeight(b.hostCgroup(host), weight); err != nil {
+		if err := makeGroup(b.groups, b.layout, host, weight); err != nil {
 			return err
 		}
 		var components []machine.Component
@@ -76,6 +74,14 @@ func (b *builder) startMachines(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// makeGroup makes the cgroup of a host.
+func makeGroup(groups cgroups.Mounts, l layout, host string, weight int) error {
+	if err := groups.Make(l.machineCgroup(host)); err != nil {
+		return err
+	}
+	return groups.SetWeight(l.hostCgroup(host), weight)
 }
 
 func (b *builder) startMachine(host string, components []machine.Component) error {

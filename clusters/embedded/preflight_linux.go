@@ -30,6 +30,7 @@ const (
 var tools = []struct{ name, pkg string }{
 	{"iptables", "iptables"},         // kube-proxy, kubelet
 	{"iptables-restore", "iptables"}, // kube-proxy
+	{"nft", "nftables"},              // kube-proxy in nftables mode, what is broken on purpose
 	{"mount", "mount"},               // kubelet
 	{"nsenter", "util-linux"},        // commands of the clients
 }

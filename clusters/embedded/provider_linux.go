@@ -109,11 +109,12 @@ func (l layout) onlyRemains() error {
 		l.name, clusters.ErrNotFound)
 }
 
-// alive says whether all supervisors run.
+// alive says whether all supervisors run but those of nodes that were stopped on
+// purpose.
 func (l layout) alive(nodes int) bool {
 	for _, host := range supervised(nodes) {
 		s, err := machine.ReadStatus(l.host(host))
-		if err != nil || !s.Supervisor.Alive() {
+		if err != nil || !s.Supervisor.Alive() && !exists(l.stopped(host)) {
 			return false
 		}
 	}

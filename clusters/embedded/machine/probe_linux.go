@@ -29,6 +29,10 @@ type probes struct {
 	all map[Probe]func() error
 }
 
+func newProbes(ctx context.Context) *probes {
+	return &probes{ctx: ctx, all: make(map[Probe]func() error)}
+}
+
 func (ps *probes) wait(p Probe) error {
 	ps.mu.Lock()
 	once := ps.all[p]

@@ -85,6 +85,18 @@ type Process struct {
 func specFile(dir string) string   { return filepath.Join(dir, "machine.json") }
 func statusFile(dir string) string { return filepath.Join(dir, "status.json") }
 
+func readSpec(path string) (Spec, error) {
+	var s Spec
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("read %s: %w", path, err)
+	}
+	return s, nil
+}
+
 // LogFile is where the output of a component goes.
 func LogFile(dir, component string) string { return filepath.Join(dir, "log", component+".log") }
 

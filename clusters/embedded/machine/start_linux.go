@@ -1,14 +1,17 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"lameduck/clusters/embedded/network"
 )
 
 // Start starts the supervisor of a machine as "self embedded-host --spec FILE"
@@ -23,6 +26,10 @@ func Start(self, netns string, spec Spec, listeners []*os.File) error {
 		return err
 	}
 	if err := writeJSON(specFile(spec.Dir), spec); err != nil {
+		return err
+	}
+	// What an earlier supervisor wrote is not true of this one.
+	if err := os.Remove(statusFile(spec.Dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	log, err := os.OpenFile(LogFile(spec.Dir, "supervisor"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -40,37 +47,19 @@ func Start(self, netns string, spec Spec, listeners []*os.File) error {
 		Setsid:     true,
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS,
 	}
-	if err := inNamespace(netns, cmd.Start); err != nil {
+	if err := network.Inside(netns, cmd.Start); err != nil {
 		return fmt.Errorf("start machine %s: %w", spec.Host, err)
 	}
 	go cmd.Wait() // only so that it is no zombie while lameduck runs
 	return nil
 }
 
-// inNamespace runs f on a thread in a network namespace. A child that f forks
-// inherits it; goroutines that f starts do not.
-func inNamespace(path string, f func() error) error {
-	target, err := os.Open(path)
+// StartAgain starts a machine whose supervisor has ended, with its last Spec.
+// One with Forwards cannot be: their listeners went with it.
+func StartAgain(self, netns, dir string) error {
+	spec, err := readSpec(specFile(dir))
 	if err != nil {
 		return err
 	}
-	defer target.Close()
-	runtime.LockOSThread()
-	own, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		runtime.UnlockOSThread()
-		return err
-	}
-	defer own.Close()
-	if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter %s: %w", path, err)
-	}
-	result := f()
-	if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
-		// The thread stays locked and so ends with its goroutine.
-		return fmt.Errorf("leave %s: %w", path, err)
-	}
-	runtime.UnlockOSThread()
-	return result
+	return Start(self, netns, spec, nil)
 }

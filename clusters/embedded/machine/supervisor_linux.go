@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,13 +29,9 @@ func Run(ctx context.Context, specPath string) error {
 	if os.Getpid() != 1 {
 		return errors.New("embedded-host is started by lameduck itself; use: lameduck cluster up")
 	}
-	b, err := os.ReadFile(specPath)
+	spec, err := readSpec(specPath)
 	if err != nil {
 		return err
-	}
-	var spec Spec
-	if err := json.Unmarshal(b, &spec); err != nil {
-		return fmt.Errorf("read %s: %w", specPath, err)
 	}
 	for _, dir := range spec.Cgroups {
 		// 0 is the writer itself, so no PID has to be translated.
@@ -55,9 +51,13 @@ type supervisor struct {
 	spec     Spec
 	realProc *os.File
 
-	mu      sync.Mutex
-	status  Status
-	running map[int]*child // by PID inside the machine
+	mu       sync.Mutex
+	status   Status
+	running  map[int]*child // by PID inside the machine
+	children []*child       // by index in status.Components; nil: not started
+	holds    holds
+
+	restarting sync.Mutex // held while a component is started anew
 }
 
 type child struct {
@@ -70,6 +70,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find own PID: %w", err)
 	}
+	s.children = make([]*child, len(s.spec.Components))
 	s.status.Supervisor = Process{Name: "supervisor", Log: LogFile(s.spec.Dir, "supervisor"), Started: s.startTime(own)}
 	fmt.Sscan(own, &s.status.Supervisor.PID)
 	for _, c := range s.spec.Components {
@@ -81,39 +82,38 @@ func (s *supervisor) run(ctx context.Context) error {
 	if err := forward(ctx, s.spec.Forwards); err != nil {
 		return err
 	}
-	conditions := &probes{ctx: ctx, all: make(map[Probe]func() error)}
-	children := make([]*child, len(s.spec.Components))
+	if err := s.control(ctx); err != nil {
+		return err
+	}
+	conditions := newProbes(ctx)
 	var starting sync.WaitGroup
 	for i := range s.spec.Components {
 		starting.Go(func() {
-			c, err := s.startWhenReady(conditions, i)
-			if err != nil {
+			if err := s.startWhenReady(conditions, i); err != nil {
 				s.ended(i, err.Error())
+				return
 			}
-			children[i] = c
-			if err == nil {
-				go s.awaitReady(conditions, i)
-			}
+			go s.awaitReady(conditions, i)
 		})
 	}
 	go s.reap()
 	<-ctx.Done()
 	starting.Wait()
-	s.stop(children)
+	s.stop()
 	return nil
 }
 
 // startWhenReady starts a component once its conditions hold.
-func (s *supervisor) startWhenReady(conditions *probes, i int) (*child, error) {
+func (s *supervisor) startWhenReady(conditions *probes, i int) error {
 	c := s.spec.Components[i]
 	for _, p := range c.After {
 		if err := conditions.wait(p); err != nil {
-			return nil, fmt.Errorf("not started: %w", err)
+			return fmt.Errorf("not started: %w", err)
 		}
 	}
 	out, err := os.OpenFile(LogFile(s.spec.Dir, c.Name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer out.Close()
 	pidfd := -1
@@ -128,31 +128,30 @@ func (s *supervisor) startWhenReady(conditions *probes, i int) (*child, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start: %w", err)
+		return fmt.Errorf("start: %w", err)
 	}
 	p := &s.status.Components[i]
 	p.PID, p.Started = s.translate(pidfd)
+	p.Ready, p.Exit = false, ""
 	ch := &child{index: i, done: make(chan struct{})}
-	s.running[cmd.Process.Pid] = ch
-	return ch, s.write()
+	s.running[cmd.Process.Pid], s.children[i] = ch, ch
+	return s.write()
 }
 
 // awaitReady notes when a component is ready. One that never is shows in the
 // log, and by its absence from the status.
-func (s *supervisor) awaitReady(conditions *probes, i int) {
+func (s *supervisor) awaitReady(conditions *probes, i int) error {
 	c := s.spec.Components[i]
 	if c.Ready != nil {
 		if err := conditions.wait(*c.Ready); err != nil {
 			log.Printf("%s is not ready: %v", c.Name, err)
-			return
+			return err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Components[i].Ready = true
-	if err := s.write(); err != nil {
-		log.Printf("write status: %v", err)
-	}
+	return s.write()
 }
 
 // reap collects every process that ends, those that were orphaned too: that is
@@ -199,14 +198,16 @@ func (s *supervisor) ended(i int, how string) {
 
 func (s *supervisor) write() error { return writeJSON(statusFile(s.spec.Dir), s.status) }
 
-func (s *supervisor) stop(children []*child) {
+func (s *supervisor) stop() {
 	limit := time.After(stopLimit)
-	for i := len(children) - 1; i >= 0; i-- {
-		ch := children[i]
+	s.mu.Lock()
+	children := slices.Clone(s.children)
+	s.mu.Unlock()
+	for _, ch := range slices.Backward(children) {
 		if ch == nil {
 			continue
 		}
-		s.signal(ch, syscall.SIGTERM)
+		s.terminate(ch)
 		select {
 		case <-ch.done:
 		case <-limit:
@@ -216,14 +217,22 @@ func (s *supervisor) stop(children []*child) {
 	}
 }
 
-func (s *supervisor) signal(ch *child, sig syscall.Signal) {
+// terminate asks a component to end, one that is paused too.
+func (s *supervisor) terminate(ch *child) {
+	s.signal(ch, syscall.SIGTERM)
+	s.signal(ch, syscall.SIGCONT)
+}
+
+// signal sends a signal to a component and says whether it runs.
+func (s *supervisor) signal(ch *child, sig syscall.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pid, c := range s.running {
 		if c == ch {
-			syscall.Kill(pid, sig)
+			return syscall.Kill(pid, sig) == nil
 		}
 	}
+	return false
 }
 
 func (s *supervisor) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.realProc.Fd()) }

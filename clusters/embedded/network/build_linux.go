@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -41,12 +42,15 @@ func Build(ctx context.Context, t Topology) error {
 	if err := router.addBridge(t.Subnet); err != nil {
 		return err
 	}
+	if err := router.addNeighbours(bridge, t, t.Subnet.Addr()); err != nil {
+		return err
+	}
 	spaces := []*space{router}
 	for _, h := range t.Hosts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		host, err := addHost(router, t.Subnet, h)
+		host, err := addHost(router, t, h)
 		if err != nil {
 			return fmt.Errorf("connect %s: %w", h.Namespace, err)
 		}
@@ -61,15 +65,15 @@ const carrierLimit = 5 * time.Second
 
 // awaitCarrier waits until the kernel has noticed that the links are connected.
 // Until then it drops what is sent, and who sent it (an ARP request) tries
-// again only after a second.
-func awaitCarrier(ctx context.Context, spaces []*space) error {
+// again only after a second. Without names it waits for all links.
+func awaitCarrier(ctx context.Context, spaces []*space, names ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, carrierLimit)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for _, s := range spaces {
 		for {
-			down, err := s.firstDown()
+			down, err := s.firstDown(names)
 			if err != nil {
 				return err
 			}
@@ -87,7 +91,7 @@ func awaitCarrier(ctx context.Context, spaces []*space) error {
 }
 
 // firstDown is the name of a link that is not up yet, or "".
-func (s *space) firstDown() (string, error) {
+func (s *space) firstDown(names []string) (string, error) {
 	links, err := s.nl.LinkList()
 	if err != nil {
 		return "", fmt.Errorf("list links: %w", err)
@@ -96,6 +100,7 @@ func (s *space) firstDown() (string, error) {
 		a := link.Attrs()
 		// Others (lo, tunnels that some kernels make everywhere) are not ours.
 		ours := link.Type() == "veth" || link.Type() == "bridge"
+		ours = ours && (len(names) == 0 || slices.Contains(names, a.Name))
 		if ours && a.OperState != netlink.OperUp {
 			return a.Name, nil
 		}
@@ -104,7 +109,7 @@ func (s *space) firstDown() (string, error) {
 }
 
 // addHost makes a host and returns its namespace, open.
-func addHost(router *space, subnet netip.Prefix, h Host) (_ *space, err error) {
+func addHost(router *space, t Topology, h Host) (_ *space, err error) {
 	host, err := create(h.Namespace, h.Sysctls)
 	if err != nil {
 		return nil, err
@@ -120,20 +125,26 @@ func addHost(router *space, subnet netip.Prefix, h Host) (_ *space, err error) {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex = h.Name, br.Attrs().Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: uplink, PeerNamespace: netlink.NsFd(host.ns)}
+	veth := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: uplink, PeerNamespace: netlink.NsFd(host.ns),
+		PeerHardwareAddr: hardwareAddress(h.Address),
+	}
 	if err := router.nl.LinkAdd(veth); err != nil {
 		return nil, fmt.Errorf("add link: %w", err)
 	}
 	if err := router.nl.LinkSetUp(veth); err != nil {
 		return nil, fmt.Errorf("set link up: %w", err)
 	}
-	if err := host.configure(subnet, h); err != nil {
+	if err := host.configure(t.Subnet, h); err != nil {
+		return nil, err
+	}
+	if err := host.addNeighbours(uplink, t, h.Address); err != nil {
 		return nil, err
 	}
 	if !h.Pods.IsValid() {
 		return host, nil
 	}
-	if err := router.nl.RouteAdd(&netlink.Route{Dst: ipNet(h.Pods.Masked()), Gw: h.Address.AsSlice()}); err != nil {
+	if err := router.nl.RouteReplace(&netlink.Route{Dst: ipNet(h.Pods.Masked()), Gw: h.Address.AsSlice()}); err != nil {
 		return nil, fmt.Errorf("route pods: %w", err)
 	}
 	return host, nil
@@ -199,7 +210,7 @@ func (s *space) setUp(name string) error {
 
 func (s *space) addBridge(subnet netip.Prefix) error {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = bridge
+	attrs.Name, attrs.HardwareAddr = bridge, hardwareAddress(subnet.Addr())
 	br := &netlink.Bridge{LinkAttrs: attrs}
 	if err := s.nl.LinkAdd(br); err != nil {
 		return fmt.Errorf("add bridge: %w", err)
@@ -234,6 +245,42 @@ func (s *space) configure(subnet netip.Prefix, h Host) error {
 		return fmt.Errorf("route dead addresses (%s): %w", h.Dead, err)
 	}
 	return nil
+}
+
+// addNeighbours tells a host or the router where in the subnet the others are.
+// In a cloud VPC, ARP is answered by the network itself whether a machine lives
+// or not, so that one that does not is silent; here, senders would be told after
+// three seconds that the host is unreachable.
+func (s *space) addNeighbours(link string, t Topology, own netip.Addr) error {
+	l, err := s.nl.LinkByName(link)
+	if err != nil {
+		return err
+	}
+	add := func(at, address netip.Addr) error {
+		if at == own {
+			return nil
+		}
+		err := s.nl.NeighSet(&netlink.Neigh{
+			LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT,
+			IP: address.AsSlice(), HardwareAddr: hardwareAddress(at),
+		})
+		if err != nil {
+			return fmt.Errorf("add neighbour %s: %w", address, err)
+		}
+		return nil
+	}
+	errs := []error{add(t.Subnet.Addr(), t.Subnet.Addr())}
+	for _, h := range t.Hosts {
+		for _, a := range append([]netip.Addr{h.Address}, h.More...) {
+			errs = append(errs, add(h.Address, a))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hardwareAddress is the locally administered one of the host with an address.
+func hardwareAddress(a netip.Addr) net.HardwareAddr {
+	return append(net.HardwareAddr{0x02, 0}, a.AsSlice()...)
 }
 
 // deadRoute is what a node does with packets for its pods' addresses; the

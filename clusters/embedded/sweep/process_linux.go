@@ -13,7 +13,8 @@ import (
 	"lameduck/clusters/embedded/cgroups"
 )
 
-// Cluster says by what a cluster's things are known.
+// Cluster says by what a cluster's things are known. Nothing is known by a field
+// that is not set.
 type Cluster struct {
 	Name string
 	// Marker is the environment variable that has Name as its value in all
@@ -94,7 +95,7 @@ func (s System) member(c Cluster, inodes []uint64, pid int) string {
 	if !s.running(pid) {
 		return ""
 	}
-	if value, ok := s.environ(pid, c.Marker); ok && value == c.Name {
+	if value, ok := s.environ(pid, c.Marker); c.Marker != "" && ok && value == c.Name {
 		return "environment"
 	}
 	if b, err := os.ReadFile(s.proc(pid, "cgroup")); err == nil && cgroups.Contains(string(b), c.Cgroup) {

@@ -109,6 +109,13 @@ func (r *Removed) round(ctx context.Context, c Cluster, groups cgroups.Mounts) e
 	return r.removeDir(c)
 }
 
+// KillGroup ends all processes in a cgroup and those below it, and waits until
+// they are gone.
+func KillGroup(ctx context.Context, group string) error {
+	_, err := System("/").kill(ctx, Cluster{Cgroup: group})
+	return err
+}
+
 // kill ends all processes of the cluster and waits until they are gone.
 func (s System) kill(ctx context.Context, c Cluster) ([]Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, killLimit)
@@ -177,6 +184,9 @@ func awaitExit(fds []unix.PollFd) {
 
 // inodes are the inodes of the cluster's network namespaces.
 func (s System) inodes(c Cluster) []uint64 {
+	if c.Namespaces == nil {
+		return nil
+	}
 	var inodes []uint64
 	for _, name := range s.Namespaces(c.Namespaces) {
 		var st unix.Stat_t
