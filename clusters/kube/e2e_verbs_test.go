@@ -52,12 +52,16 @@ func (v verbsOn) deploy(t *testing.T, number int, edit func(*harness.Setup)) (*d
 	if edit != nil {
 		edit(s)
 	}
-	return deployReal(t, v.world, trial, rec).(*deployment), rec
+	d, err := v.world.Deploy(stepContext(t), trial, harness.NewClock(), rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.(*deployment), rec
 }
 
-// ask sends n requests over new connections, in turn to each node of the load
-// balancer, and returns how many answers came from each version.
-func (v verbsOn) ask(t *testing.T, d *deployment, n int) map[string]int {
+// ask sends n requests over new connections, in turn to each address, and
+// returns how many answers came from each version.
+func (v verbsOn) ask(t *testing.T, n int, addresses []string) map[string]int {
 	t.Helper()
 	const request = `for i in $(seq "$0"); do for node; do
 exec 3<>"/dev/tcp/${node%:*}/${node##*:}" || exit 1
@@ -65,8 +69,7 @@ printf 'GET / HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n' >&3
 cat <&3
 exec 3>&-
 done; done`
-	nodes := d.Target().Nodes
-	args := append([]string{"-c", request, fmt.Sprint(n / len(nodes))}, nodes...)
+	args := append([]string{"-c", request, fmt.Sprint(n / len(addresses))}, addresses...)
 	out, err := v.cluster.(clusters.ClientHost).ClientCommand(stepContext(t), "bash", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("send requests: %v: %s", err, out)
@@ -82,9 +85,32 @@ done; done`
 
 func (v verbsOn) wantOnly(t *testing.T, d *deployment, version string) {
 	t.Helper()
-	if got := v.ask(t, d, 20); got[version] != 20 || len(got) != 1 {
+	if got := v.ask(t, 20, d.Target().Nodes); got[version] != 20 || len(got) != 1 {
 		t.Errorf("20 requests were answered by %v, want %s only", got, version)
 	}
+}
+
+// nodePorts are where each node takes requests for the workload: what a new
+// connection of the load balancer would get in instance mode.
+func (v verbsOn) nodePorts(t *testing.T, d *deployment) []string {
+	t.Helper()
+	s, err := v.world.client.CoreV1().Services(d.namespace).Get(stepContext(t), d.names.Service, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := v.world.client.CoreV1().Nodes().List(stepContext(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				all = append(all, fmt.Sprintf("%s:%d", a.Address, s.Spec.Ports[0].NodePort))
+			}
+		}
+	}
+	return all
 }
 
 // endpoints are the names of all pods in the slices of a Service.
@@ -111,7 +137,6 @@ func (v verbsOn) allGreen(t *testing.T, d *deployment, rec *memory, service stri
 	if len(names) != 3 || slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "app-green-") }) {
 		t.Errorf("Service %s has endpoints %v, want Green's three", service, names)
 	}
-	v.wantOnly(t, d, "v2")
 	if n := rec.kinds()[harness.EventPodDeletionAsked]; n != 0 {
 		t.Errorf("%d pods were deleted before Blue was", n)
 	}
@@ -143,9 +168,11 @@ func (v verbsOn) cutoverBySelector(t *testing.T) {
 	if err := d.Cutover(stepContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	// Endpoints are confirmed; each node's rules follow within kube-proxy's time.
+	// The endpoints are confirmed; the rules of each node follow in kube-proxy's
+	// time. The load balancer's old connections lead to Blue until that is gone.
+	ports := v.nodePorts(t, d)
 	err := wait.PollUntilContextCancel(stepContext(t), confirmPoll, true, func(context.Context) (bool, error) {
-		return v.ask(t, d, 8)["v1"] == 0, nil
+		return v.ask(t, 4*len(ports), ports)["v1"] == 0, nil
 	})
 	if err != nil {
 		t.Error(err)
@@ -173,6 +200,7 @@ func (v verbsOn) cutoverByWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("cutover by weights took %s", time.Since(start).Round(time.Millisecond))
+	v.wantOnly(t, d, "v2")
 	v.allGreen(t, d, rec, "app-green")
 	removeReal(t, v.world, d)
 }
@@ -360,7 +388,7 @@ func (v verbsOn) dropFIN(t *testing.T) {
 		for _, p := range d.pods() {
 			addresses[netip.MustParseAddr(p.Status.PodIP)] = true
 		}
-		v.ask(t, d, 40) // the load balancer keeps connections to the targets
+		v.ask(t, 40, d.Target().Nodes) // the load balancer keeps connections to the targets
 		before = v.established(t, addresses)
 		if err := d.KillPods(stepContext(t), 3); err != nil {
 			t.Fatal(err)
