@@ -55,6 +55,39 @@ func BenchmarkE2ECluster(b *testing.B) {
 	}
 }
 
+// BenchmarkE2ETenNodes measures a cluster of the size that is promised to come
+// up: 10 nodes and 200 pods.
+//
+//	up-s        from nothing to a cluster that is ready
+//	200-pods-s  from none to 200 ready pods
+//	memory-MB   of all processes then, shared pages counted once
+//	inotify     instances in use then (preflight's inotifyPerNode and inotifyBase)
+//	clean-s     until nothing is left
+func BenchmarkE2ETenNodes(b *testing.B) {
+	const name, nodes, pods = "bench-ten", 10, 200
+	for b.Loop() {
+		p := newProvider(b, name)
+		start := time.Now()
+		c, client := up(b, p, name, nodes)
+		b.ReportMetric(time.Since(start).Seconds(), "up-s")
+		image := loadTarget(b, c)
+		deploy(b, client, image, pods)
+		b.ReportMetric(waitReplicas(b, client, pods).Seconds(), "200-pods-s")
+		b.ReportMetric(memoryMB(b, p, name), "memory-MB")
+		watching := 0
+		for _, proc := range sweep.System("/").Processes(p.layout(name).scope()) {
+			watching += inotifyInUse(fmt.Sprintf("/proc/%d", proc.PID))
+		}
+		b.ReportMetric(float64(watching), "inotify")
+		start = time.Now()
+		if err := p.Clean(b.Context(), name, io.Discard); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(start).Seconds(), "clean-s")
+		b.ReportMetric(0, "ns/op") // says nothing here
+	}
+}
+
 // memoryMB is the proportional set size of all processes of a cluster.
 func memoryMB(b *testing.B, p *Provider, name string) float64 {
 	b.Helper()

@@ -16,8 +16,8 @@ const (
 )
 
 // Break implements clusters.Breaker.
-func (c *Cluster) Break(ctx context.Context, b clusters.Breakage) (mend func(context.Context) error, err error) {
-	mend, err = c.breakIt(ctx, b)
+func (c *Cluster) Break(ctx context.Context, b clusters.Breakage) (func(context.Context) error, error) {
+	mend, err := c.breakIt(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("break %s: %w", b.Kind, err)
 	}
@@ -83,19 +83,10 @@ func (c *Cluster) setLink(ctx context.Context, node string, up bool) error {
 	return network.SetLink(ctx, t, node, up)
 }
 
-// hold has a component stopped by its supervisor, which knows when this process
-// dies and would otherwise leave it stopped.
+// hold has a component stopped by its supervisor, which notices when this process
+// dies; a component that was stopped from here would stay so.
 func (c *Cluster) hold(ctx context.Context, host, component string, share float64) (func(context.Context) error, error) {
-	conn, err := machine.Ask(ctx, c.layout.netnsPath(host), machine.Request{
-		Do: machine.Hold, Component: component, Share: share,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return func(context.Context) error {
-		conn.Close()
-		return nil
-	}, nil
+	return machine.HoldFor(ctx, c.layout.netnsPath(host), component, share)
 }
 
 // MendAll implements clusters.Breaker.
@@ -130,9 +121,8 @@ func (c *Cluster) mendNode(ctx context.Context, node string) error {
 
 // release lets all processes of a host run.
 func (c *Cluster) release(ctx context.Context, host string) error {
-	conn, err := machine.Ask(ctx, c.layout.netnsPath(host), machine.Request{Do: machine.Release})
-	if err != nil {
+	if err := machine.Ask(ctx, c.layout.netnsPath(host), machine.Request{Do: machine.Release}); err != nil {
 		return fmt.Errorf("%s: %w", host, err)
 	}
-	return conn.Close()
+	return nil
 }

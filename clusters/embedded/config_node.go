@@ -66,7 +66,7 @@ func (l layout) nodeComponents(n int, binaries string) []machine.Component {
 		{Name: kubeProxy, Path: binary(kubeProxy), Args: []string{
 			"--config=" + filepath.Join(dir, kubeProxyFile),
 		}, After: []machine.Probe{l.apiServes()}, Ready: &machine.Probe{
-			URL: fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), // 200 after the first sync
+			URL: fmt.Sprintf("http://127.0.0.1:%d/healthz", proxyHealthPort), // 200 unless a change waits for too long
 		}},
 	}
 }

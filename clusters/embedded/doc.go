@@ -26,6 +26,28 @@
 // batching, grace periods); only what costs time or memory on the way to a
 // running pod is tuned. Each deviation has its reason beside it.
 //
+// What can be done to a running cluster, and how it is undone (clusters/powers.go):
+//
+//   - StopNode takes a node's link down, so that no FIN of what dies gets out, and
+//     kills all in its cgroup; a note in its directory tells it from a cluster
+//     that broke. StartNode boots it: the same disk, but new cgroups, a new
+//     network namespace (no connection tracking, no rules) and new processes.
+//   - A link is cut at the router's end. Nobody needs ARP to send to a host, so
+//     that one which is cut off is silent instead of unreachable, as in a VPC.
+//   - FIN and RST of pods are dropped on their node before connection tracking
+//     sees them; the addresses are a set, to which each trial adds its own.
+//   - Packets are lost on the router's end of a link, in both directions, where
+//     the sender is not told. Both use tables of nftables that are lameduck's own.
+//   - A process is paused, wholly or for a share of the time (the slow API server),
+//     by the supervisor that is its parent, for as long as the connection lasts on
+//     which it was asked for. So it runs again however the asking process ends.
+//   - SetKubeProxy writes kube-proxy.yaml and has the supervisor restart the
+//     process. It waits until kube-proxy's metrics tell of a sync (its healthz is
+//     good also before) and the other mode's rules, which kube-proxy removes at
+//     its start, are gone. KubeProxy asks the running processes.
+//   - Conntrack reads a node's table by netlink.
+//   - MendAll undoes all of it, whoever did it.
+//
 // Commands of lameduck's that belong to this package: "embedded-host --spec FILE"
 // is RunHost, and "alb" is started as the process of the host lb.
 package embedded

@@ -52,6 +52,8 @@ func TestMain(m *testing.M) {
 	case "up": // NAME STATEDIR
 		p := provider(os.Args[3])
 		_, err = p.Up(ctx, clusters.Options{Name: os.Args[2], Nodes: 1}, os.Stderr)
+	case "pause": // NAME STATEDIR: until it is killed
+		err = pauseAPIServer(ctx, provider(os.Args[3]), os.Args[2])
 	default:
 		os.Exit(m.Run())
 	}

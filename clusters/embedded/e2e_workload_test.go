@@ -82,7 +82,7 @@ func scale(t testing.TB, c kubernetes.Interface, replicas int32) {
 func waitReplicas(t testing.TB, c kubernetes.Interface, n int32) time.Duration {
 	t.Helper()
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), max(time.Minute, time.Duration(n)*time.Second))
 	defer cancel()
 	err := poll(ctx, func(ctx context.Context) error {
 		d, err := c.AppsV1().Deployments("default").Get(ctx, "app", metav1.GetOptions{})

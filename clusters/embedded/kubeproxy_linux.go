@@ -71,11 +71,10 @@ func (c *Cluster) setProxy(ctx context.Context, n int, s clusters.KubeProxySetti
 		return nil
 	}
 	if is, err := c.proxySettings(ctx, node); err != nil || is != s {
-		conn, err := machine.Ask(ctx, c.layout.netnsPath(node), machine.Request{Do: machine.Restart, Component: kubeProxy})
-		if err != nil {
+		r := machine.Request{Do: machine.Restart, Component: kubeProxy}
+		if err := machine.Ask(ctx, c.layout.netnsPath(node), r); err != nil {
 			return err
 		}
-		conn.Close()
 	}
 	return poll(ctx, func(ctx context.Context) error {
 		is, err := c.proxySettings(ctx, node)
@@ -201,9 +200,9 @@ func (c *Cluster) get(ctx context.Context, host string, port uint16, path string
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port).String()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network_, _ string) (conn net.Conn, err error) {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, proto, _ string) (conn net.Conn, err error) {
 		err = network.Inside(c.layout.netnsPath(host), func() (err error) {
-			conn, err = (&net.Dialer{}).DialContext(ctx, network_, at)
+			conn, err = (&net.Dialer{}).DialContext(ctx, proto, at)
 			return err
 		})
 		return conn, err

@@ -121,7 +121,7 @@ func (c *Cluster) startNode(ctx context.Context, node string) error {
 		return err
 	}
 	var since time.Time
-	if !s.Supervisor.Alive() {
+	if !s.Supervisor.Alive() || exists(c.layout.stopped(node)) {
 		if since, err = beforeReport(ctx, client, node); err != nil {
 			return err
 		}

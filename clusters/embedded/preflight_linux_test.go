@@ -36,6 +36,7 @@ func TestProblems(t *testing.T) {
 		"no root":         {func(f *facts) { f.root = false }, []string{"root", "sudo"}},
 		"no capability":   {func(f *facts) { f.caps = 0x1000 }, []string{"CAP_SYS_ADMIN", "privileged"}},
 		"no iptables":     {func(f *facts) { f.tools["iptables"] = false }, []string{"apt-get install iptables"}},
+		"no nft":          {func(f *facts) { f.tools["nft"] = false }, []string{"apt-get install nftables"}},
 		"no nsenter":      {func(f *facts) { f.tools["nsenter"] = false }, []string{"apt-get install util-linux"}},
 		"no binaries":     {func(f *facts) { f.programs["kubelet"], f.programs["cni/ptp"] = false, false }, []string{"/bin/e lacks kubelet, cni/ptp", "make build"}},
 		"no NAT":          {func(f *facts) { f.network = errors.New("no NAT") }, []string{"no NAT"}},
@@ -44,6 +45,7 @@ func TestProblems(t *testing.T) {
 		"disk full":       {func(f *facts) { f.diskFree = 100 << 20 }, []string{"/state", "100 MB", "2048", StateDirEnv}},
 		"disk read-only":  {func(f *facts) { f.diskErr = errors.New("read-only") }, []string{"/state", "read-only", StateDirEnv}},
 		"inotify":         {func(f *facts) { f.inotify = 16 }, []string{"sysctl -w fs.inotify.max_user_instances="}},
+		"inotify in use":  {func(f *facts) { f.inotify, f.watching = 128, 100 }, []string{"sysctl -w fs.inotify.max_user_instances=134", "100 that are in use"}},
 		"no iptables NAT": {func(f *facts) { f.tools["iptables-restore"] = false; f.network = errors.New("not found") }, []string{"apt-get install iptables"}},
 	} {
 		f := fine()
@@ -165,5 +167,15 @@ func TestClientCommand(t *testing.T) {
 	}
 	if cmd.SysProcAttr.Pdeathsig == 0 {
 		t.Error("the command outlives its parent")
+	}
+}
+
+// Ten nodes come up where the kernel's default was not changed.
+func TestInotifyDefault(t *testing.T) {
+	f := facts{root: true, inotify: 128}
+	for _, problem := range f.problems(10) {
+		if strings.Contains(problem, "inotify") {
+			t.Error(problem)
+		}
 	}
 }

@@ -22,7 +22,8 @@ type Config struct {
 }
 
 // Provider makes embedded clusters. It is a clusters.Provider, and its clusters
-// are clusters.ImageLoader, clusters.ClientHost and clusters.LoadBalancerLog.
+// are clusters.ImageLoader, clusters.ClientHost, clusters.LoadBalancerLog,
+// clusters.Machines, clusters.Breaker, clusters.Conntrack and clusters.KubeProxies.
 type Provider struct{ config Config }
 
 // NewProvider makes a provider; it touches nothing yet.

@@ -15,18 +15,47 @@ import (
 	"lameduck/clusters/embedded/network"
 )
 
-// Ask asks the supervisor of the machine in a network namespace and returns when
-// it is done. What is asked for by Hold ends when the connection is closed.
-func Ask(ctx context.Context, netns string, r Request) (net.Conn, error) {
-	var conn net.Conn
+// Ask asks the supervisor of the machine in a network namespace for something
+// and returns when it is done.
+func Ask(ctx context.Context, netns string, r Request) error {
+	conn, err := request(ctx, netns, r)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// HoldFor asks for Hold. The component runs again when end returns.
+func HoldFor(ctx context.Context, netns, component string, share float64) (end func(context.Context) error, err error) {
+	conn, err := request(ctx, netns, Request{Do: Hold, Component: component, Share: share})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		defer conn.Close()
+		stop := cutOff(ctx, conn)
+		defer stop()
+		// Its end of the connection closes when the component runs, or with the
+		// supervisor. That this one is closed already says the same.
+		if err := conn.CloseWrite(); err != nil {
+			return nil
+		}
+		io.Copy(io.Discard, conn)
+		return context.Cause(ctx)
+	}, nil
+}
+
+// request returns the connection when the supervisor has answered.
+func request(ctx context.Context, netns string, r Request) (*net.UnixConn, error) {
+	var conn *net.UnixConn
 	err := network.Inside(netns, func() (err error) {
-		conn, err = (&net.Dialer{}).DialContext(ctx, "unix", controlSocket)
+		conn, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: controlSocket, Net: "unix"})
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ask supervisor: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := cutOff(ctx, conn)
 	defer stop()
 	var a answer
 	err = json.NewEncoder(conn).Encode(r)
@@ -44,6 +73,11 @@ func Ask(ctx context.Context, netns string, r Request) (net.Conn, error) {
 		return nil, fmt.Errorf("%s %s: %w", r.Do, r.Component, err)
 	}
 	return conn, nil
+}
+
+// cutOff ends reads and writes of a connection when ctx ends.
+func cutOff(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 }
 
 // control takes requests until ctx ends.

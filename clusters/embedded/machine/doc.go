@@ -10,5 +10,7 @@
 // /var/lib and /var/log, because the machine has its own (see Spec.Private).
 //
 // A component that dies stays dead and is recorded: an experiment must see what
-// happened, not a repaired world.
+// happened, not a repaired world. The supervisor takes requests (Request) on a
+// socket in the machine's network namespace: to restart a component, or to hold it
+// stopped while the connection lasts.
 package machine
