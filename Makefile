@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh Debian 12 machine with root, Go and gcc:
-#   make experiment   the main job: a real cluster, a load, a table
+#   make experiment   the main job: a real cluster, a load, tables
 #   make test         all checks
 # Both install what is missing, or name it.
 
@@ -10,10 +10,12 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # flags are those of clusters/embedded/build, so that packages which both need
 # (client-go) are compiled once.
 GOBUILD     := CGO_ENABLED=0 GOGC=800 $(GO) build -trimpath -gcflags=all=-dwarf=false -ldflags '-s -w -X main.version=$(VERSION)'
-EXPERIMENT  ?= scale-in
+EXPERIMENT  ?= scale-in blue-green
+# The full matrix.
+EXPERIMENTS ?= scale-in scale-in-exit blue-green rolling-update node-scale-in node-loss pod-kill baseline
 ARGS        ?=
 
-.PHONY: all root build experiment test unit lint e2e bench cluster clean prerequisites embedded
+.PHONY: all root build experiment nightly test unit lint e2e bench cluster clean prerequisites embedded
 
 all: build
 
@@ -34,6 +36,9 @@ root:
 
 experiment: root build
 	bin/lameduck run $(EXPERIMENT) $(ARGS)
+
+nightly: root build
+	bin/lameduck run $(EXPERIMENTS) $(ARGS)
 
 cluster: root build
 	bin/lameduck cluster up $(ARGS)

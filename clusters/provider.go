@@ -92,8 +92,12 @@ const (
 	LogRequests LogName = "requests" // a line for each request
 	LogTargets  LogName = "targets"  // a line for each change of a target's state
 	// LogSettings has a line for each load balancer and target group whenever
-	// its settings change: {"time", "loadBalancer" or "group" (namespace/service:port),
-	// "targetType" (of a group), "attributes": {ELBv2 attribute name: value}}.
+	// its settings have changed, and at creation: {"time", "loadBalancer" or
+	// "group" (namespace/service:port), "targetType" (of a group), "attributes":
+	// {ELBv2 attribute name: value}}. A change of rules reaches the nodes one by
+	// one: each has a line when it routes by the new ones,
+	// {"time", "loadBalancer", "node" (its address), "applied": "rules", "rules":
+	// [{"priority" (0: default action), "forward": [{"group", "weight"}]}]}.
 	LogSettings LogName = "settings"
 )
 

@@ -1,36 +1,57 @@
 package experiments
 
 import (
+	"embed"
 	"fmt"
-	"maps"
+	"path"
 	"slices"
 	"strings"
 
+	"lameduck/experiments/form"
 	"lameduck/harness"
 )
 
-// builtins are made anew on each call, so that a caller may change what it got.
-var builtins = map[string]func() harness.Experiment{
-	"scale-in":     scaleIn,
-	"scale-in-cpu": scaleInCPU,
-}
+//go:embed builtin/*.yaml
+var builtins embed.FS
 
 // Names are the names of the built-in experiments, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(builtins)) }
+func Names() []string {
+	files, err := builtins.ReadDir("builtin")
+	if err != nil {
+		panic(err) // it is part of the binary
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f.Name(), ".yaml"))
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Builtin returns a built-in experiment. The error for an unknown name lists
 // those that exist.
 func Builtin(name string) (harness.Experiment, error) {
-	builtin, ok := builtins[name]
-	if !ok {
+	if !slices.Contains(Names(), name) {
 		return harness.Experiment{}, fmt.Errorf("experiment %q: want one of %s", name, strings.Join(Names(), ", "))
 	}
-	return builtin(), nil
+	file := path.Join("builtin", name+".yaml")
+	data, err := builtins.ReadFile(file)
+	if err != nil {
+		return harness.Experiment{}, err
+	}
+	doc, err := form.Parse(file, data, Words())
+	return doc.Experiment, err
 }
 
 // Scenarios are all scenarios by name, as harness.ScenarioSpec names them.
 func Scenarios() map[string]harness.Scenario {
 	return map[string]harness.Scenario{
-		HPAScaleInName: &HPAScaleIn{},
+		BaselineName:      Baseline{},
+		BlueGreenName:     BlueGreen{},
+		HPAScaleInName:    &HPAScaleIn{},
+		NodeLossName:      NodeLoss{},
+		NodeScaleInName:   NodeScaleIn{},
+		PodKillName:       PodKill{},
+		RollingUpdateName: RollingUpdate{},
 	}
 }

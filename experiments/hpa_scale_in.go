@@ -36,15 +36,12 @@ func (*HPAScaleIn) About() string {
 
 // Check implements harness.Scenario.
 func (*HPAScaleIn) Check(s harness.Setup) error {
-	var errs []error
 	w, spec := s.Workload, s.Scenario
-	if spec.To < 1 || spec.To >= w.Replicas {
-		errs = append(errs, fmt.Errorf("scenario.to is %d: want at least 1 and less than workload.replicas (%d)", spec.To, w.Replicas))
-	}
 	// A pod may use up its grace period, and the limit has to leave time for
 	// the HPA besides.
-	if spec.Limit.Duration <= w.GracePeriod.Duration {
-		errs = append(errs, fmt.Errorf("scenario.limit is %s: want more than workload.gracePeriod (%s)", spec.Limit, w.GracePeriod))
+	errs := checkSpec(s, []string{"to", "drive"}, grace(s))
+	if spec.To < 1 || spec.To >= w.Replicas {
+		errs = append(errs, fmt.Errorf("scenario.to is %d: want at least 1 and less than workload.replicas (%d)", spec.To, w.Replicas))
 	}
 	switch spec.Drive {
 	case harness.DriveBounds:
@@ -158,14 +155,6 @@ func waitHeld(ctx context.Context, n int, d harness.Deployment, burn func() erro
 		}
 	}
 	return nil
-}
-
-// fail says what was being done, and names the limit if that was the reason.
-func fail(ctx context.Context, s harness.Setup, doing string, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%s: scenario.limit (%s) is over: %w", doing, s.Scenario.Limit, err)
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // millicores reads a CPU request as Kubernetes writes it: 50m, 1 or 0.5.

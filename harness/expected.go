@@ -58,6 +58,12 @@ func (x Expected) limit() (limit float64, percent bool, err error) {
 	return float64(n), false, nil
 }
 
+// IsRate says whether x is about a share of the requests.
+func (x Expected) IsRate() bool {
+	_, percent, err := x.limit()
+	return percent && err == nil
+}
+
 // Tried is what one valid trial counted.
 type Tried struct{ Requests, Failed int }
 

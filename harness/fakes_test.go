@@ -21,13 +21,39 @@ type fakeWorld struct {
 	removed  int
 	most     int // deployments at one time
 	parts    func() map[string]string
-	early    int // pods that go before the scenario
+	early    int      // pods that go before the scenario
+	log      []string // what was deployed, removed, configured, broken and mended
+	// Whether things can be broken; what Break and mend answer, by kind.
+	faulty            bool
+	breakErr, mendErr map[FaultKind]error
+}
+
+func (w *fakeWorld) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// configurable is a fakeWorld whose cluster's settings can be changed.
+type configurable struct {
+	*fakeWorld
+	err error
+}
+
+// Configure implements Configurable.
+func (w configurable) Configure(ctx context.Context, c ClusterSettings) error {
+	w.note("configure %q", c.KubeProxyMode)
+	if c == (ClusterSettings{}) {
+		return ctx.Err() // it must not have ended
+	}
+	return w.err
 }
 
 func (w *fakeWorld) Deploy(_ context.Context, t Trial, clock Clock, rec Recorder) (Deployment, error) {
 	if w.deployErr != nil {
 		return nil, w.deployErr
 	}
+	w.note("deploy %d.%d", t.Number, t.Attempt)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deployed++
@@ -35,7 +61,30 @@ func (w *fakeWorld) Deploy(_ context.Context, t Trial, clock Clock, rec Recorder
 	for i := range w.early {
 		rec.Event(Event{At: clock.Now(), Kind: EventPodDeletionAsked, Object: fmt.Sprintf("early-%d", i)})
 	}
-	return &fakeDeployment{world: w, trial: t, clock: clock, rec: rec}, nil
+	d := &fakeDeployment{world: w, trial: t, clock: clock, rec: rec}
+	if w.faulty {
+		return faultyDeployment{d}, nil
+	}
+	return d, nil
+}
+
+// faultyDeployment is one in which things can be broken.
+type faultyDeployment struct{ *fakeDeployment }
+
+// Break implements Faulty.
+func (d faultyDeployment) Break(_ context.Context, f Fault) (func(context.Context) error, error) {
+	at := func() time.Duration { return d.clock.Now().Round(time.Second) }
+	if err := d.world.breakErr[f.Kind]; err != nil {
+		return nil, err
+	}
+	d.world.note("break %s at %s", f.Kind, at())
+	return func(ctx context.Context) error {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("mend was given a dead context: %w", err)
+		}
+		d.world.note("mend %s at %s", f.Kind, at())
+		return d.world.mendErr[f.Kind]
+	}, nil
 }
 
 // Parts implements Parts.
@@ -71,10 +120,22 @@ func (d *fakeDeployment) Remove(ctx context.Context) error {
 	}
 	// What is removed is seen by the watchers too, and is no disruption.
 	d.rec.Event(Event{At: d.clock.Now(), Kind: EventPodDeletionAsked, Object: "app-5"})
+	d.world.note("remove %d.%d", d.trial.Number, d.trial.Attempt)
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
 	d.world.removed++
 	return d.world.removeErr
+}
+
+func (d *fakeDeployment) event(kind EventKind, object string) {
+	d.rec.Event(Event{At: d.clock.Now(), Kind: kind, Object: object})
+}
+
+// delete lets the watchers see that n pods were asked to go.
+func (d *fakeDeployment) delete(n int) {
+	for i := range n {
+		d.event(EventPodDeletionAsked, fmt.Sprintf("app-%d", i))
+	}
 }
 
 // asAsked shows everything as the setup asks for.
@@ -93,16 +154,28 @@ func asAsked(s Setup) Live {
 type fakeScenario struct {
 	takes time.Duration
 	err   error
+	// does, if set, tells what it did instead of deleting pods.
+	does func(d *fakeDeployment) Disruption
 }
+
+// alone is a scenario that disturbs other trials.
+type alone struct{ fakeScenario }
+
+func (alone) Exclusive() bool { return true }
 
 func (fakeScenario) About() string     { return "takes time and deletes pods" }
 func (fakeScenario) Check(Setup) error { return nil }
 
 func (s fakeScenario) Run(ctx context.Context, setup Setup, d Deployment) (Disruption, error) {
 	did := Disruption{Deleted: setup.Workload.Replicas - setup.Scenario.To}
-	dep := d.(*fakeDeployment)
-	for i := range dep.world.deletions {
-		dep.rec.Event(Event{At: dep.clock.Now(), Kind: EventPodDeletionAsked, Object: fmt.Sprintf("app-%d", i)})
+	dep, ok := d.(*fakeDeployment)
+	if !ok {
+		dep = d.(faultyDeployment).fakeDeployment
+	}
+	if s.does != nil {
+		did = s.does(dep)
+	} else {
+		dep.delete(dep.world.deletions)
 	}
 	select {
 	case <-time.After(s.takes):

@@ -127,9 +127,12 @@ func (f Fault) validate() error {
 	if f.For.Duration < 0 || (kind.deployed && f.For.Duration != 0) {
 		return fmt.Errorf("for is %s: want 0s or more, and none with %s, which lasts for the whole trial", f.For, f.Kind)
 	}
-	for name, set := range map[string]bool{"share": f.Share != 0, "lag": f.Lag != DurationRange{}, "every": f.Every.Duration != 0} {
-		if set && !slices.Contains(kind.uses, name) {
-			return fmt.Errorf("%s has no effect on %s: leave it out", name, f.Kind)
+	for _, p := range []struct {
+		name string
+		set  bool
+	}{{"share", f.Share != 0}, {"lag", f.Lag != DurationRange{}}, {"every", f.Every.Duration != 0}} {
+		if p.set && !slices.Contains(kind.uses, p.name) {
+			return fmt.Errorf("%s has no effect on %s: leave it out", p.name, f.Kind)
 		}
 	}
 	if kind.check != nil {

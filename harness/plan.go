@@ -23,6 +23,9 @@ func Expand(e Experiment, runID string) (Plan, error) {
 		s := e.Base.Clone()
 		s.LoadBalancer.TargetType = v.cell.TargetType
 		s.Load.Connections = v.cell.Connections
+		if s.Load.Connections != ConnectionsLongLived {
+			s.Load.LongLived = 0 // it is about those cells only
+		}
 		if v.cell.Faults != "" {
 			s.Faults = slices.Clone(v.faults)
 		}

@@ -165,3 +165,83 @@ func TestDurationRange(t *testing.T) {
 		}
 	}
 }
+
+func cellsOf(t *testing.T, e Experiment) (Plan, []string) {
+	t.Helper()
+	p, err := Expand(e, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cells []string
+	for _, c := range p.Cells {
+		cells = append(cells, c.String())
+	}
+	return p, cells
+}
+
+// Fault sets take the place of the base's faults. Those that need the cluster
+// for themselves come last.
+func TestFaultSets(t *testing.T) {
+	e := testExperiment()
+	e.Base.Faults = []Fault{{Kind: FaultPausedKubelet}}
+	e.FaultSets = []FaultSet{
+		{Name: "link", Faults: []Fault{{Kind: FaultLinkDown}}},
+		{Name: "none"},
+		{Name: "lost-fin", Faults: []Fault{{Kind: FaultDropFIN}}},
+	}
+	e.Expect = []Expectation{{Selector{Faults: "none"}, ExpectNone}, {Selector{}, ExpectSome}}
+	p, cells := cellsOf(t, e)
+	if want := []string{"instance none pooled none", "instance none pooled lost-fin", "instance none pooled link"}; !slices.Equal(cells, want) {
+		t.Fatalf("cells %q, want %q", cells, want)
+	}
+	for i, want := range [][]Fault{nil, {{Kind: FaultDropFIN}}, {{Kind: FaultLinkDown}}} {
+		if got := p.Trials[i].Setup.Faults; !slices.Equal(got, want) {
+			t.Errorf("%s: faults %v, want %v", cells[i], got, want)
+		}
+	}
+	if x, y := e.ExpectationFor(p.Cells[0]), e.ExpectationFor(p.Cells[1]); x != ExpectNone || y != ExpectSome {
+		t.Errorf("expected %q and %q, want none and some", x, y)
+	}
+	e.FaultSets, e.Expect = nil, nil
+	p, cells = cellsOf(t, e)
+	if len(cells) != 1 || !slices.Equal(p.Trials[0].Setup.Faults, e.Base.Faults) {
+		t.Errorf("without sets: cells %q, faults %v; want the base's", cells, p.Trials[0].Setup.Faults)
+	}
+	e.FaultSets = []FaultSet{{Faults: []Fault{{Kind: FaultDropFIN}}}}
+	if _, err := Expand(e, "id"); err == nil || !strings.Contains(err.Error(), "faultSets[0].name: want a name") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A mitigation that changes the target type makes a cell of the new one.
+func TestMitigationByTargetType(t *testing.T) {
+	e := testExperiment(Mitigation{Name: "none"}, Mitigation{"ip-targets", []Edit{{"loadBalancer.targetType", "ip"}}})
+	e.Expect = []Expectation{{Selector{TargetType: TargetIP}, ExpectNone}, {Selector{TargetType: TargetInstance}, ExpectSome}}
+	p, cells := cellsOf(t, e)
+	if want := []string{"instance none pooled", "ip ip-targets pooled"}; !slices.Equal(cells, want) {
+		t.Errorf("cells %q, want %q", cells, want)
+	}
+	if s := p.Trials[1].Setup; s.LoadBalancer.TargetType != TargetIP || e.ExpectationFor(p.Cells[1]) != ExpectNone {
+		t.Errorf("target type %s, expected %q; want ip and none", s.LoadBalancer.TargetType, e.ExpectationFor(p.Cells[1]))
+	}
+	// Beside cells that have IP targets anyway it would change nothing there.
+	e.TargetTypes = append(e.TargetTypes, TargetIP)
+	if _, err := Expand(e, "id"); err == nil || !strings.Contains(err.Error(), "mitigation ip-targets changes nothing") {
+		t.Errorf("got %v", err)
+	}
+	e.Exclude = []Selector{{TargetType: TargetIP, Mitigation: "ip-targets"}}
+	if _, cells = cellsOf(t, e); !slices.Equal(cells, []string{"instance none pooled", "ip ip-targets pooled", "ip none pooled"}) {
+		t.Errorf("cells %q", cells)
+	}
+}
+
+// Cells that need the same cluster are side by side.
+func TestCellsAreGroupedByCluster(t *testing.T) {
+	e := testExperiment(nftables(), Mitigation{Name: "none"}, Mitigation{"slow", []Edit{{"cluster.kubeProxyMinSyncPeriod", "10s"}}})
+	e.Connections = []Connections{ConnectionsPooled, ConnectionsNew}
+	_, cells := cellsOf(t, e)
+	want := []string{"instance none pooled", "instance none new", "instance slow pooled", "instance slow new", "instance nftables pooled", "instance nftables new"}
+	if !slices.Equal(cells, want) {
+		t.Errorf("cells %q, want %q", cells, want)
+	}
+}

@@ -40,6 +40,9 @@ type Request struct {
 	ID string `json:"id"`
 	// Control marks a request to the control target.
 	Control bool `json:"ctl,omitempty"`
+	// Stream marks one of Load.Streams, whose Latency is its whole life. The end of
+	// the load ends it in order.
+	Stream bool `json:"str,omitempty"`
 	// Planned is when the open loop should have sent it, Sent when it did.
 	Planned time.Duration `json:"pl"`
 	Sent    time.Duration `json:"at"`

@@ -104,8 +104,8 @@ func (r *Runner) Run(ctx context.Context, e Experiment, p Plan) ([]TrialResult, 
 	return s.results, nil
 }
 
-// maxAttempts is how often a trial is tried that turns out to be invalid.
-const maxAttempts = 2
+// MaxAttempts is how often a trial is tried that turns out to be invalid.
+const MaxAttempts = 2
 
 // schedule runs trials, as many at a time as there are slots, but alone those
 // that others would notice.
@@ -171,10 +171,10 @@ func (s *schedule) configure(ctx context.Context, c ClusterSettings) error {
 	if !ok {
 		return errors.New("cluster: the settings of this cluster cannot be changed: leave them out")
 	}
+	s.cluster = c // also on error, when some of it may be in force: it is set back then
 	if err := world.Configure(ctx, c); err != nil {
 		return fmt.Errorf("change the cluster's settings: %w", err)
 	}
-	s.cluster = c
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (s *schedule) run(ctx context.Context, t Trial) {
 	defer s.mu.Unlock()
 	s.ended++
 	s.results = append(s.results, result)
-	if result.Verdict == VerdictInvalid && t.Attempt < maxAttempts {
+	if result.Verdict == VerdictInvalid && t.Attempt < MaxAttempts {
 		t.Attempt++
 		s.disturbed = append(s.disturbed, t)
 	}

@@ -124,8 +124,7 @@ type Target struct {
 	// what it answers at once, for the warm-up.
 	ReadyURL   string `json:"readyUrl"`
 	ControlURL string `json:"controlUrl"` // the control target, through the same listener
-	// StreamURL answers for as long as the load goes on; "" if the application
-	// cannot.
+	// StreamURL answers without an end, for Load.Streams.
 	StreamURL string `json:"streamUrl,omitempty"`
 }
 
@@ -215,9 +214,11 @@ type AttackSpec struct {
 }
 
 // AttackStats tells how well the generator kept its promise. Lateness is from
-// planned to actual send time, over all requests.
+// planned to actual send time, over all requests at the constant rate.
 type AttackStats struct {
-	Sent         int           `json:"sent"`
+	Sent int `json:"sent"`
+	// Streams is how many requests Load.Streams made; they are in no other figure.
+	Streams      int           `json:"streams,omitempty"`
 	Elapsed      time.Duration `json:"elapsed"` // of sending
 	AchievedRate float64       `json:"achievedRate"`
 	LatenessP50  time.Duration `json:"latenessP50"`

@@ -75,7 +75,9 @@ const (
 	ConnectionsPooled Connections = "pooled" // keep-alive, shared and reused
 	ConnectionsNew    Connections = "new"    // one connection per request
 	// ConnectionsLongLived is a fixed number of connections, opened before the
-	// baseline and used in turn for the whole trial. One that breaks is opened anew.
+	// baseline and used in turn for the whole trial. One that breaks is opened anew
+	// at its turn. When all are busy a request gets one more for itself: the loop
+	// stays open, so that the number should exceed the rate times the response time.
 	ConnectionsLongLived Connections = "long-lived"
 )
 
@@ -250,14 +252,18 @@ type Load struct {
 	Baseline    Duration    `json:"baseline"` // undisturbed load before the scenario
 	Settle      Duration    `json:"settle"`   // load that goes on after the scenario's last pod is gone
 	ControlRate int         `json:"controlRate"`
-	// LongLived is the number of connections of ConnectionsLongLived.
+	// LongLived is the number of connections of ConnectionsLongLived; the other
+	// kinds do not look at it.
 	LongLived int `json:"longLived,omitempty"`
-	// BodySize is what each request sends, in bytes; 0: a GET without a body.
+	// BodySize is what each request sends in a POST, in bytes, also to the control
+	// target; 0: a GET without a body.
 	BodySize int `json:"bodySize,omitempty"`
-	// HTTP2 speaks HTTP/2 to the load balancer, over TLS.
+	// HTTP2 speaks HTTP/2 to the load balancer, over TLS; the Target's URLs are
+	// https. Pooled is then one connection to each of its nodes, shared by all.
 	HTTP2 bool `json:"http2,omitempty"`
 	// Streams are so many answers besides, of which each goes on for as long as
-	// the load does; one that ends early is a failed request and begins anew.
+	// the load does; one that ends early, also in order, or is silent for Timeout is
+	// a failed request and begins anew.
 	Streams int `json:"streams,omitempty"`
 }
 
@@ -277,7 +283,8 @@ type ScenarioSpec struct {
 	Pods int `json:"pods,omitempty"`
 	// HoldNode is for how long node-scale-in keeps a node that is empty.
 	HoldNode Duration `json:"holdNode,omitzero"`
-	// Length is how long baseline lasts.
+	// Length is how long baseline lasts, and for how long node-loss goes on after
+	// the loss.
 	Length Duration `json:"length,omitzero"`
 	// Limit bounds the scenario; it is an error to exceed it.
 	Limit Duration `json:"limit"`

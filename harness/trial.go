@@ -156,7 +156,9 @@ func (t *trialRun) warmUp(ctx context.Context, d Deployment) error {
 	}
 	target := d.Target()
 	target.URL = target.ReadyURL
-	spec := AttackSpec{Target: target, Load: t.trial.Setup.Load, Anchor: t.clock.Anchor(), Limit: Dur(warmUpLength)}
+	load := t.trial.Setup.Load
+	load.BodySize, load.Streams = 0, 0 // a readiness path need not take a POST
+	spec := AttackSpec{Target: target, Load: load, Anchor: t.clock.Anchor(), Limit: Dur(warmUpLength)}
 	var last Request
 	ctx, cancel := context.WithTimeoutCause(ctx, warmUpLimit, errWarmUp)
 	defer cancel()

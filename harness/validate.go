@@ -24,12 +24,17 @@ func (s Setup) validate() error {
 		"workload.preStopSleep is %s by the sleep action: want at most workload.gracePeriod (%s), the API server refuses more (KEP-3960)", w.PreStopSleep, w.GracePeriod)
 	check(w.PreStopBy == "" || w.PreStopSleep.Duration > 0, "workload.preStopBy is %s without workload.preStopSleep: want both", w.PreStopBy)
 	check(w.PreStopBy != PreStopHTTP || w.App == nil, "workload.preStopBy is http: it is answered by the built-in application only, want exec or sleep")
-	for field, text := range map[string]string{"maxSurge": w.MaxSurge, "maxUnavailable": w.MaxUnavailable, "podDisruptionBudget": w.PodDisruptionBudget} {
-		if text != "" {
-			err := checkPodsOrPercent(text)
-			check(err == nil, "workload.%s is %w", field, err)
+	for _, f := range []struct{ name, text string }{
+		{"maxSurge", w.MaxSurge}, {"maxUnavailable", w.MaxUnavailable}, {"podDisruptionBudget", w.PodDisruptionBudget},
+	} {
+		if f.text != "" {
+			err := checkPodsOrPercent(f.text)
+			check(err == nil, "workload.%s is %w", f.name, err)
 		}
 	}
+	zero := func(text string) bool { return text == "0" || text == "0%" }
+	check(!zero(w.MaxSurge) || !zero(w.MaxUnavailable),
+		"workload.maxUnavailable is %s with maxSurge %s: want one of them above 0, the API server refuses a rolling update that can not move", w.MaxUnavailable, w.MaxSurge)
 	check(w.MinReadySeconds >= 0 && w.MinReadySeconds <= 600, "workload.minReadySeconds is %d: want 0..600", w.MinReadySeconds)
 	check((w.HPA.Pods > 0) == (w.HPA.Period.Duration > 0),
 		"workload.hpa: pods is %d and period is %s: want both or neither", w.HPA.Pods, w.HPA.Period)
@@ -44,10 +49,11 @@ func (s Setup) validate() error {
 	check(w.ResponseTime.SlowShare >= 0 && w.ResponseTime.SlowShare <= 1,
 		"workload.responseTime.slowShare is %g: want 0..1", w.ResponseTime.SlowShare)
 	check(l.Rate >= 1 && l.Rate <= 5000, "load.rate is %d: want 1..5000 requests per second", l.Rate)
-	check((l.Connections == ConnectionsLongLived) == (l.LongLived > 0) && l.LongLived <= 1000,
-		"load.longLived is %d with connections %s: want 1..1000 with long-lived, and none with others", l.LongLived, l.Connections)
+	check(l.LongLived >= 0 && l.LongLived <= 1000 && (l.LongLived > 0 || l.Connections != ConnectionsLongLived),
+		"load.longLived is %d: want 1..1000 connections with connections %s", l.LongLived, ConnectionsLongLived)
 	check(l.BodySize >= 0 && l.BodySize <= 1<<20, "load.bodySize is %d: want 0..1048576 bytes", l.BodySize)
 	check(l.Streams >= 0 && l.Streams <= 100, "load.streams is %d: want 0..100", l.Streams)
+	check(l.Streams == 0 || w.App == nil, "load.streams is %d: want 0 with an application of your own, the built-in one has the path for them", l.Streams)
 	check(l.Timeout.Duration >= 100*time.Millisecond, "load.timeout is %s: want at least 100ms", l.Timeout)
 	check(l.Baseline.Duration >= time.Second, "load.baseline is %s: want at least 1s", l.Baseline)
 	check(l.Settle.Duration >= time.Second, "load.settle is %s: want at least 1s", l.Settle)

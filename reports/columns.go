@@ -1,7 +1,9 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"lameduck/harness"
 )
@@ -17,17 +19,21 @@ type column struct {
 var ownColumn = []harness.Outcome{harness.Outcome502, harness.Outcome503, harness.Outcome504, harness.OutcomeTimeout}
 
 // columns of the table of cells, in order, with a column for each outcome in
-// own. A dash is a zero, except in the column "failed": there it says that no
+// own, and one for faults if a cell has any. A dash is a zero, except in the column "failed": there it says that no
 // trial was valid.
-func columns(own []harness.Outcome) []column {
+func columns(cells []Cell, own []harness.Outcome) []column {
 	cols := []column{
 		{"target", false, func(c Cell) string { return string(c.TargetType) }},
 		{"mitigation", false, func(c Cell) string { return c.Mitigation }},
 		{"conns", false, func(c Cell) string { return string(c.Connections) }},
+		{"faults", false, func(c Cell) string { return cmp.Or(c.Faults, "-") }},
 		{"trials", true, func(c Cell) string { return orDash(c.Trials) }},
 		{"invalid", true, func(c Cell) string { return orDash(c.Invalid) }},
 		{"requests", true, func(c Cell) string { return orDash(c.Requests) }},
 		{"failed", true, failedCell},
+	}
+	if !anyFaults(cells) {
+		cols = slices.DeleteFunc(cols, func(col column) bool { return col.head == "faults" })
 	}
 	for _, outcome := range own {
 		cols = append(cols, column{string(outcome), true, func(c Cell) string { return orDash(c.Outcomes[outcome]) }})
@@ -38,6 +44,10 @@ func columns(own []harness.Outcome) []column {
 		column{"gap", true, gapCell},
 		column{"expected", false, expectedCell},
 	)
+}
+
+func anyFaults(cells []Cell) bool {
+	return slices.ContainsFunc(cells, func(c Cell) bool { return c.Faults != "" })
 }
 
 func failedCell(c Cell) string {

@@ -68,6 +68,7 @@ var behaviours = map[string]behaviour{
 		[]harness.Outcome{harness.Outcome502, harness.Outcome502, harness.Outcome502, harness.Outcome504, harness.OutcomeReset}},
 	"prestop-sleep-10s": {14 * time.Second, 10300 * time.Millisecond, 0, 0, []int{0, 0, 0}, nil},
 	"sigterm-wait-10s":  {14500 * time.Millisecond, 10400 * time.Millisecond, 0, 0, []int{0, 0, 0}, nil},
+	"ip-targets":        {12 * time.Second, 300 * time.Millisecond, 0, 0, []int{0, 0}, nil},
 	"prestop-sleep-40s-grace-30s": {35 * time.Second, 32100 * time.Millisecond, 137, 31 * time.Second, []int{4, 0, 3},
 		[]harness.Outcome{harness.Outcome502}},
 }
@@ -75,6 +76,20 @@ var behaviours = map[string]behaviour{
 // run writes the fixture. finish may change a result before it is written, or
 // say that the trial gets none; nil finishes all.
 func run(t testing.TB, e harness.Experiment, finish func(*harness.TrialResult) bool, end *harness.RunEnd) string {
+	t.Helper()
+	store, plan := newRun(t, e)
+	for _, trial := range plan.Trials {
+		writeTrial(t, store, trial, finish)
+	}
+	if end != nil {
+		if err := store.Finish(*end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store.Dir()
+}
+
+func newRun(t testing.TB, e harness.Experiment) (*record.Store, harness.Plan) {
 	t.Helper()
 	plan, err := harness.Expand(e, "0301092030")
 	if err != nil {
@@ -89,15 +104,7 @@ func run(t testing.TB, e harness.Experiment, finish func(*harness.TrialResult) b
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, trial := range plan.Trials {
-		writeTrial(t, store, trial, finish)
-	}
-	if end != nil {
-		if err := store.Finish(*end); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return store.Dir()
+	return store, plan
 }
 
 func writeTrial(t testing.TB, store *record.Store, trial harness.Trial, finish func(*harness.TrialResult) bool) {
@@ -185,6 +192,59 @@ func aRun(t testing.TB) string {
 		}
 		return true
 	}, &harness.RunEnd{Ended: "2026-03-01T09:27:10Z", Complete: true})
+}
+
+// aMatrixRun is a run with faults, of another scenario and with a mitigation
+// that changes the target type. It was interrupted once; two trials were
+// invalid, of which one was valid when it was tried again.
+func aMatrixRun(t testing.TB) string {
+	e := anExperiment()
+	e.Name, e.About, e.Repeats = "blue-green", "Blue/green deployment while the end of connections gets lost", 2
+	e.Base.Scenario = harness.ScenarioSpec{Name: "blue-green", Shift: harness.ShiftSelector, KeepOld: harness.Dur(10 * time.Second),
+		Limit: harness.Dur(2 * time.Minute)}
+	e.Base.Load.BodySize = 100
+	e.Mitigations = []harness.Mitigation{{Name: "none"}, {Name: "ip-targets", Edits: []harness.Edit{{Field: "loadBalancer.targetType", To: "ip"}}}}
+	e.FaultSets = []harness.FaultSet{{Name: "none"}, {Name: "lost-fin", Faults: []harness.Fault{
+		{Kind: harness.FaultDropFIN}, {Kind: harness.FaultPacketLoss, Share: 0.01, For: harness.Dur(5 * time.Second)}}}}
+	e.Expect = []harness.Expectation{
+		{Selector: harness.Selector{Mitigation: "ip-targets"}, Failed: harness.AtMost(0)},
+		{Selector: harness.Selector{Faults: "lost-fin"}, Failed: harness.ExpectSome},
+		{Selector: harness.Selector{Faults: "none"}, Failed: harness.AtMostRate(1.5)},
+	}
+	store, plan := newRun(t, e)
+	for _, trial := range plan.Trials {
+		if trial.Number == 6 {
+			writeTrial(t, store, trial, func(*harness.TrialResult) bool { return false })
+			resumeRun(t, store)
+		}
+		disturbed := func(res *harness.TrialResult) bool {
+			if res.Trial.Number == 3 || res.Trial.Number == 2 && res.Trial.Attempt == 1 {
+				res.Verdict, res.Reason = harness.VerdictInvalid, "pauses: the longest was 230ms, limit 150ms"
+			}
+			return true
+		}
+		writeTrial(t, store, trial, disturbed)
+		if trial.Number == 2 || trial.Number == 3 {
+			trial.Attempt = 2
+			writeTrial(t, store, trial, disturbed)
+		}
+	}
+	if err := store.Finish(harness.RunEnd{Ended: "2026-03-02T10:00:00Z", Complete: true}); err != nil {
+		t.Fatal(err)
+	}
+	return store.Dir()
+}
+
+func resumeRun(t testing.TB, store *record.Store) {
+	t.Helper()
+	r, err := record.Open(store.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.Resume(r, record.Resumption{ID: "0302095000", Tool: "v0.2", Started: "2026-03-02T09:50:00Z", Differs: []string{"kernel is 6.19, was 6.18.5"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // aCutRun is the fixture interrupted in its eighth trial; the ninth has a torn

@@ -12,7 +12,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestGolden(t *testing.T) {
-	runs := map[string]Report{"run": read(t, aRun(t)), "cut": read(t, aCutRun(t))}
+	runs := map[string]Report{"run": read(t, aRun(t)), "cut": read(t, aCutRun(t)), "matrix": read(t, aMatrixRun(t))}
 	for _, c := range []struct {
 		golden string
 		run    string
@@ -25,6 +25,10 @@ func TestGolden(t *testing.T) {
 		{"run.json", "run", FormatJSON, 0},
 		{"cut.txt", "cut", FormatTable, 100},
 		{"cut.md", "cut", FormatMarkdown, 0},
+		{"matrix.txt", "matrix", FormatTable, 0},
+		{"matrix-80.txt", "matrix", FormatTable, 80},
+		{"matrix.md", "matrix", FormatMarkdown, 0},
+		{"matrix.json", "matrix", FormatJSON, 0},
 		{"cut.json", "cut", FormatJSON, 0},
 	} {
 		t.Run(c.golden, func(t *testing.T) {

@@ -30,19 +30,21 @@ type jsonReport struct {
 	ExitCode int      `json:"exitCode"`
 	Reasons  []string `json:"reasons"`
 	Warnings []string `json:"warnings"` // about the record
-	// Recommended is the mitigation without failures that costs least; "" when
-	// none is known or none is needed.
-	// Recommended are the mitigations to choose, by target type.
-	Recommended map[harness.TargetType]string `json:"recommended"`
-	Environment harness.Environment           `json:"environment"`
-	Cells       []jsonCell                    `json:"cells"`
-	Trials      []jsonTrial                   `json:"trials"`
+	// Recommended are the mitigations without failures that cost least, by target
+	// type ("instance") or, if there are any, target type and faults ("instance,
+	// faults drop-fin"). No entry where none is known or none is needed.
+	Recommended map[string]string   `json:"recommended"`
+	Environment harness.Environment `json:"environment"`
+	// Resumed are the RFC 3339 times at which an interrupted run was taken up again.
+	Resumed []string    `json:"resumed,omitempty"`
+	Cells   []jsonCell  `json:"cells"`
+	Trials  []jsonTrial `json:"trials"`
 }
 
 // jsonCell is one cell. Counts, gap, pods and phases are over valid trials.
 type jsonCell struct {
-	harness.Cell       // scenario, targetType, mitigation, connections
-	Trials       int   `json:"trials"`         // finished ones, invalid ones included
+	harness.Cell       // scenario, targetType, mitigation, connections, faults (if there are any)
+	Trials       int   `json:"trials"`         // finished ones, invalid ones and second attempts included
 	Invalid      int   `json:"invalid"`        // of these
 	Unfinished   int   `json:"unfinished"`     // planned, but cut off or never started
 	Requests     int   `json:"requests"`       // to the application
@@ -56,7 +58,7 @@ type jsonCell struct {
 	// UpperBound95 is, when no request failed, the largest share of
 	// disruptions with a failure that fits to that; null when one failed.
 	UpperBound95 *float64           `json:"upperBound95"`
-	Expected     string             `json:"expected,omitempty"` // none or some
+	Expected     string             `json:"expected,omitempty"` // none, some, at most N, at most P%
 	Met          *bool              `json:"met"`                // null without an expectation or a valid trial
 	Pods         []jsonPods         `json:"pods"`
 	Phases       map[string]float64 `json:"phaseSeconds"` // means
@@ -71,10 +73,11 @@ type jsonPods struct {
 	GoneSeconds [2]float64 `json:"goneSeconds"`
 }
 
-// jsonTrial is one planned trial.
+// jsonTrial is one attempt of a planned trial.
 type jsonTrial struct {
-	Number int `json:"number"`
-	Repeat int `json:"repeat"`
+	Number  int `json:"number"`
+	Repeat  int `json:"repeat"`
+	Attempt int `json:"attempt"` // 2 for the repetition of an invalid one
 	harness.Cell
 	State    string                  `json:"state"`             // complete, incomplete, not started
 	Verdict  harness.Verdict         `json:"verdict,omitempty"` // pass, fail, invalid; only of a complete trial
@@ -94,19 +97,22 @@ func writeJSON(w io.Writer, r Report) error {
 		Experiment: r.Run.Experiment.Name, About: r.Run.Experiment.About,
 		Started: r.Run.Started, Ended: r.Ended, Complete: r.Complete, Reason: r.Reason,
 		ExitCode: result.Code, Reasons: orEmpty(result.Reasons), Warnings: orEmpty(r.Warnings),
-		Environment: r.Run.Environment, Cells: []jsonCell{}, Trials: []jsonTrial{}, Recommended: make(map[harness.TargetType]string),
+		Environment: r.Run.Environment, Cells: []jsonCell{}, Trials: []jsonTrial{}, Recommended: make(map[string]string),
 	}
-	for _, t := range targetTypes(r) {
-		if o, ok := recommended(r.of(t)); ok {
-			out.Recommended[t] = o.Name
+	for _, g := range groups(r) {
+		if o, ok := recommended(r.of(g)); ok {
+			out.Recommended[g.key()] = o.Name
 		}
 	}
 	for _, c := range r.Cells {
 		out.Cells = append(out.Cells, jsonFromCell(c))
 	}
+	for _, on := range r.Resumed {
+		out.Resumed = append(out.Resumed, on.Started)
+	}
 	for _, t := range r.Trials {
 		out.Trials = append(out.Trials, jsonTrial{
-			Number: t.Number, Repeat: t.Repeat, Cell: t.Cell, State: string(t.State), Verdict: t.Verdict, Reason: t.Reason,
+			Number: t.Number, Repeat: t.Repeat, Attempt: t.Attempt, Cell: t.Cell, State: string(t.State), Verdict: t.Verdict, Reason: t.Reason,
 			Requests: t.Requests, Control: t.Control, Failed: t.Failed, Outcomes: allOutcomes(t.Outcomes),
 			Gap: secondsOf(t.LongestGap), Phases: rounded(t.Phases),
 		})
@@ -119,7 +125,7 @@ func writeJSON(w io.Writer, r Report) error {
 func jsonFromCell(c Cell) jsonCell {
 	out := jsonCell{
 		Cell: c.Cell, Trials: c.Trials, Invalid: c.Invalid, Unfinished: c.Unfinished,
-		Requests: c.Requests, Failed: c.Failed, PerTrial: orEmpty(c.FailedPerTrial), Outcomes: allOutcomes(c.Outcomes),
+		Requests: c.Requests, Failed: c.Failed, PerTrial: orEmpty(c.FailedPerTrial()), Outcomes: allOutcomes(c.Outcomes),
 		WorstTrial: c.WorstTrial, Worst: c.WorstFailed, Gap: secondsOf(c.LongestGap),
 		Expected: string(c.Expected), Pods: []jsonPods{}, Phases: rounded(c.Phases),
 	}

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"fmt"
+	"strings"
 
 	"lameduck/harness"
 )
@@ -36,7 +37,7 @@ func Judge(r Report) Result {
 			unknown = append(unknown, fmt.Sprintf("%s: expected %s, but no trial is valid", cellName(c.Cell), expectedText(c.Expected)))
 		case !c.Met:
 			unexpected = append(unexpected, fmt.Sprintf("%s: expected %s, but got %s in its valid trials",
-				cellName(c.Cell), expectedText(c.Expected), listText(c.FailedPerTrial)))
+				cellName(c.Cell), expectedText(c.Expected), gotText(c)))
 		}
 	}
 	switch {
@@ -53,10 +54,26 @@ func Judge(r Report) Result {
 }
 
 func expectedText(x harness.Expected) string {
-	if x == harness.ExpectNone {
+	switch {
+	case x == harness.ExpectNone:
 		return "no failed requests"
+	case x.IsRate():
+		return string(x) + " of a trial's requests to fail"
 	}
 	return string(x) + " failed requests"
+}
+
+// gotText is what the valid trials of a cell had, in the terms of what was
+// expected.
+func gotText(c Cell) string {
+	if !c.Expected.IsRate() {
+		return listText(c.FailedPerTrial())
+	}
+	var shares []string
+	for _, t := range c.PerTrial {
+		shares = append(shares, fmt.Sprintf("%d of %d", t.Failed, t.Requests))
+	}
+	return strings.Join(shares, ", ")
 }
 
 // incompleteText says that the run did not go through to its end; "" if it did.

@@ -36,7 +36,7 @@ func fitTable(cells []Cell, width int) (table string, same []string, err error) 
 			return "", nil, err
 		}
 	}
-	for _, col := range columns(l.own) {
+	for _, col := range columns(l.cells, l.own) {
 		if text, ok := col.constant(cells); ok && l.left[col.head] {
 			same = append(same, col.head+" "+text)
 		}
@@ -47,7 +47,7 @@ func fitTable(cells []Cell, width int) (table string, same []string, err error) 
 // squeezes make a table narrower, those that cost a reader least first.
 var squeezes = []func(*layout){
 	leaveConstant("503"), leaveConstant("504"), leaveConstant("timeout"), leaveConstant("other"), leaveConstant("502"),
-	leaveConstant("invalid"), leaveConstant("conns"), leaveConstant("target"), leaveConstant("trials"),
+	leaveConstant("invalid"), leaveConstant("conns"), leaveConstant("faults"), leaveConstant("target"), leaveConstant("trials"),
 	func(l *layout) { l.short = true },
 	// The failures of these go to the column "other", which the verdict spells out.
 	fold(harness.Outcome503), fold(harness.Outcome504), fold(harness.OutcomeTimeout),
@@ -58,7 +58,7 @@ var squeezes = []func(*layout){
 // leaveConstant leaves a column out if it says the same in every row.
 func leaveConstant(head string) func(*layout) {
 	return func(l *layout) {
-		for _, col := range columns(l.own) {
+		for _, col := range columns(l.cells, l.own) {
 			if _, ok := col.constant(l.cells); ok && col.head == head {
 				l.left[head] = true
 			}
@@ -78,7 +78,7 @@ func fold(outcome harness.Outcome) func(*layout) {
 }
 
 func (l *layout) table() (string, error) {
-	cols := slices.DeleteFunc(columns(l.own), func(col column) bool { return l.left[col.head] })
+	cols := slices.DeleteFunc(columns(l.cells, l.own), func(col column) bool { return l.left[col.head] })
 	texts := rows(cols, l.cells)
 	if l.short {
 		for i, col := range cols {

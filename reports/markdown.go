@@ -4,13 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
-
-	"github.com/olekukonko/tablewriter/tw"
-
-	"lameduck/harness"
 )
 
 // writeMarkdown writes a report for a colleague who decides on a change: the
@@ -71,12 +66,12 @@ func (md *markdown) verdict() error {
 }
 
 func (md *markdown) table() error {
-	cols := columns(ownColumn)
+	cols := columns(md.r.Cells, ownColumn)
 	perTrial := column{"failed per trial", true, func(c Cell) string {
 		if c.Valid() == 0 {
 			return "-"
 		}
-		return listText(c.FailedPerTrial)
+		return listText(c.FailedPerTrial())
 	}}
 	worst := slices.IndexFunc(cols, func(c column) bool { return c.head == "worst" })
 	cols = slices.Insert(cols, worst, perTrial)
@@ -87,27 +82,27 @@ func (md *markdown) table() error {
 	md.printf("## What clients got\n\n%s\n\n%s\n", headline(md.r), table)
 	md.printf("Counts are exact, over the requests of the valid trials; \"worst\" is the most failed requests in one trial. " +
 		"\"gap\" is the longest time in which no request succeeded, in the worst trial. A dash is a zero.\n\n")
-	if text := bounds(md.r.Cells); text != "" {
+	if text := bounds(md.r); text != "" {
 		md.printf("%s\n\n", text)
 	}
 	return nil
 }
 
 func (md *markdown) edit() error {
-	types := targetTypes(md.r)
-	for _, t := range types {
-		about := ""
-		if len(types) > 1 {
-			about = fmt.Sprintf(" (%s targets)", t)
+	all := groups(md.r)
+	for _, g := range all {
+		about := g.about(all)
+		if about != "" {
+			about = " (" + about + ")"
 		}
-		if err := md.change(md.r.of(t), about); err != nil {
+		if err := md.change(md.r.of(g), about); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// change shows the recommended mitigation for one target type.
+// change shows the recommended mitigation of one group.
 func (md *markdown) change(r Report, about string) error {
 	o, ok := recommended(r)
 	if !ok {
@@ -115,13 +110,17 @@ func (md *markdown) change(r Report, about string) error {
 	}
 	base := r.Run.Experiment.Base
 	text, err := editDiff(base, o.Mitigation)
-	if err != nil || text == "" {
+	advice := editAdvice(base, o.Mitigation)
+	if err != nil || (text == "" && len(advice) == 0) {
 		return err
 	}
 	md.printf("## The change to make: %s%s\n\n", o.Name, about)
-	md.printf("Of the mitigations without a failure it has the shortest disruption, %.1f s on average.\n\n```diff\n%s```\n\n", o.scenario, text)
-	for _, advice := range editAdvice(base, o.Mitigation) {
-		md.printf("- %s\n", advice)
+	md.printf("Of the mitigations without a failure it has the shortest disruption, %.1f s on average.\n\n", o.scenario)
+	if text != "" {
+		md.printf("```diff\n%s```\n\n", text)
+	}
+	for _, a := range advice {
+		md.printf("- %s\n", a)
 	}
 	md.printf("\n")
 	return nil
@@ -133,6 +132,11 @@ func (md *markdown) setAside() error {
 		md.list(lines)
 		md.printf("\n")
 	}
+	if notes := resumedNotes(md.r); len(notes) > 0 {
+		md.printf("## Interruptions\n\n")
+		md.list(notes)
+		md.printf("\n")
+	}
 	if len(md.r.Warnings) > 0 {
 		md.printf("## Warnings about the record\n\n")
 		md.list(md.r.Warnings)
@@ -141,91 +145,19 @@ func (md *markdown) setAside() error {
 	return nil
 }
 
-func (md *markdown) pods() error {
-	var table [][]string
-	killed := ""
-	for _, c := range md.r.Cells {
-		for _, e := range endings(c.Pods) {
-			if e.Exited && e.ExitCode == exitSIGKILL {
-				killed = " SIGKILL means that the grace period was over before the application was done."
-			}
-			exit, gone := "-", "-"
-			if e.Exited {
-				exit = rangeText(e.First, e.Last)
-			}
-			if e.Gone > 0 {
-				gone = rangeText(e.GoneEarliest, e.GoneLast)
-			}
-			table = append(table, []string{
-				string(c.TargetType), c.Mitigation, string(c.Connections), fmt.Sprint(e.Pods), e.exitText(), orMinus(e.Reason), exit, gone})
-		}
-	}
-	if len(table) == 0 {
-		return nil
-	}
-	text, err := markdownTable(
-		[]string{"target", "mitigation", "conns", "pods", "exit code", "reason", "deletion to exit", "deletion to gone"},
-		tw.Alignment{tw.AlignLeft, tw.AlignLeft, tw.AlignLeft, tw.AlignRight, tw.AlignRight, tw.AlignLeft, tw.AlignRight, tw.AlignRight}, table)
-	if err != nil {
-		return err
-	}
-	md.printf("## How the removed pods ended\n\n%s\nTimes are when the API server told it.%s\n\n", text, killed)
-	return nil
-}
-
-func orMinus(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return escape(oneLine(s))
-}
-
 func (md *markdown) limits() error {
 	md.printf("## What this can not tell\n\n")
 	if p := md.r.Run.Environment.Provider; p != "eks" {
 		md.printf("- The load balancer is a stand-in that behaves as the Application Load Balancer's documentation says. " +
 			"Where that is silent (order of its connection pool, lag of registration and deregistration) a real one may differ.\n")
 		if p == "embedded" {
-			md.printf("- Clients, load balancer and nodes share one machine: network delay is next to nothing, and no packet is lost.\n")
+			md.printf("- Clients, load balancer and nodes share one machine: network delay is next to nothing, and no packet is lost but by a fault.\n")
 		}
 	}
-	md.printf("- The application is the built-in one. Yours may take longer to answer, to start and to stop.\n")
+	if md.r.Run.Experiment.Base.Workload.App == nil {
+		md.printf("- The application is the built-in one. Yours may take longer to answer, to start and to stop.\n")
+	}
 	md.printf("- %s per cell. Failures come in bursts, so the trial is the unit: more repeats (`--repeats`) narrow the bounds.\n\n",
 		count(md.r.Run.Experiment.Repeats, "repeat"))
 	return nil
-}
-
-func (md *markdown) environment() error {
-	run, env := md.r.Run, md.r.Run.Environment
-	s := run.Experiment.Base
-	md.printf("## Environment, and how to reproduce\n\n```sh\n%s\n```\n\n", reproduce(run))
-	items := []string{
-		fmt.Sprintf("lameduck %s, run %s, record %s, started %s", run.Tool, run.ID, md.r.Name, run.Started),
-		fmt.Sprintf("cluster: %s, Kubernetes %s, %s, kernel %s, %s, %s", env.Provider, env.Kubernetes, count(env.Nodes, "node"),
-			env.Kernel, count(env.Cores, "core"), env.OS),
-		fmt.Sprintf("load: %d requests per second in an open loop, client timeout %s; %s before the disruption and %s after it",
-			s.Load.Rate, s.Load.Timeout, s.Load.Baseline, s.Load.Settle),
-		fmt.Sprintf("workload: %s, on SIGTERM %s, grace period %s, response time p50 %s, p99 %s, %.3g %% of requests %s",
-			count(s.Workload.Replicas, "pod"), s.Workload.OnSIGTERM, s.Workload.GracePeriod, s.Workload.ResponseTime.P50,
-			s.Workload.ResponseTime.P99, 100*s.Workload.ResponseTime.SlowShare, s.Workload.ResponseTime.Slow),
-		fmt.Sprintf("load balancer: idle timeout %s, deregistration delay %s", s.LoadBalancer.IdleTimeout, s.LoadBalancer.DeregistrationDelay),
-		fmt.Sprintf("disruption: %s", scenarioText(s)),
-	}
-	for _, name := range slices.Sorted(maps.Keys(env.Details)) {
-		items = append(items, name+": "+env.Details[name])
-	}
-	md.list(items)
-	return nil
-}
-
-func scenarioText(s harness.Setup) string {
-	return fmt.Sprintf("%s from %d to %s, driven by %s", s.Scenario.Name, s.Workload.Replicas, count(s.Scenario.To, "pod"), s.Scenario.Drive)
-}
-
-// reproduce is one command that starts the run again.
-func reproduce(run harness.Run) string {
-	if run.Command != "" {
-		return run.Command
-	}
-	return "lameduck run " + run.Experiment.Name
 }

@@ -17,6 +17,10 @@ type Report struct {
 	Ended    string // RFC 3339, empty when the run was cut off
 	Cells    []Cell // in the plan's order
 	Trials   []Trial
+	// Resumed are the times at which the run was interrupted and taken up again;
+	// CutOff is how many trials were cut off then and run anew.
+	Resumed []record.Resumption
+	CutOff  int
 	// Warnings are about the record: it was readable, but something is odd.
 	Warnings []string
 }
@@ -25,14 +29,14 @@ type Report struct {
 // the valid trials.
 type Cell struct {
 	harness.Cell
-	Trials     int // finished ones, the invalid ones included
+	Trials     int // finished ones, the invalid ones and second attempts included
 	Invalid    int // of these
 	Unfinished int // planned, but cut off or never started
 	Requests   int // to the application; those to the control target are left out
 	Failed     int
 	Outcomes   map[harness.Outcome]int
-	// FailedPerTrial has one number for each valid trial, in order of execution.
-	FailedPerTrial []int
+	// PerTrial has an entry for each valid trial, in the plan's order.
+	PerTrial []harness.Tried
 	// WorstTrial is the number of the valid trial with the most failed
 	// requests, the first of several, 0 without one.
 	WorstTrial  int
@@ -51,15 +55,25 @@ type Cell struct {
 	Phases map[string]float64
 }
 
+// FailedPerTrial has one number for each valid trial.
+func (c Cell) FailedPerTrial() []int {
+	var failed []int
+	for _, t := range c.PerTrial {
+		failed = append(failed, t.Failed)
+	}
+	return failed
+}
+
 // Valid is the number of trials that count.
 func (c Cell) Valid() int { return c.Trials - c.Invalid }
 
 // Clean says whether no request failed, in at least one valid trial.
 func (c Cell) Clean() bool { return c.Valid() > 0 && c.Failed == 0 }
 
-// Trial is one planned trial.
+// Trial is one attempt of a planned trial.
 type Trial struct {
 	Number, Repeat int
+	Attempt        int // from 1
 	Cell           harness.Cell
 	State          record.State
 	Verdict        harness.Verdict // "" unless complete

@@ -77,7 +77,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		inCells += c.Requests
 		failed += c.Failed
 		perTrial := 0
-		for _, n := range c.FailedPerTrial {
+		for _, n := range c.FailedPerTrial() {
 			perTrial += n
 		}
 		if perTrial != c.Failed {
@@ -121,7 +121,7 @@ func TestCellsOfTheFixture(t *testing.T) {
 	} {
 		c := r.Cells[i]
 		if c.Mitigation != want.mitigation || c.Trials != want.trials || c.Invalid != want.invalid || c.Failed != want.failed ||
-			!slices.Equal(c.FailedPerTrial, want.perTrial) || c.WorstTrial != want.worstTrial || c.Met != want.met {
+			!slices.Equal(c.FailedPerTrial(), want.perTrial) || c.WorstTrial != want.worstTrial || c.Met != want.met {
 			t.Errorf("got %+v\nwant %+v", c, want)
 		}
 		if math.Abs(c.UpperBound-want.bound) > 0.0001 {
@@ -280,7 +280,7 @@ func cell(name string, x harness.Expected, invalid int, failed ...int) Cell {
 	}
 	return Cell{
 		Cell:   harness.Cell{TargetType: "instance", Mitigation: name, Connections: "pooled"},
-		Trials: len(failed) + invalid, Invalid: invalid, FailedPerTrial: failed,
+		Trials: len(failed) + invalid, Invalid: invalid, PerTrial: tried,
 		Expected: x, Met: x != "" && x.Met(tried),
 	}
 }
@@ -308,6 +308,10 @@ func TestJudge(t *testing.T) {
 		{"nothing valid", []Cell{cell("a", "", 2)}, false, 3, []string{"no trial is valid"}},
 		{"no cell", nil, false, 3, []string{"no trial is valid"}},
 		{"cut off", []Cell{cell("a", none, 0, 0)}, true, 3, []string{"the run is not complete: interrupted"}},
+		{"at most 3 in a trial", []Cell{cell("a", harness.AtMost(3), 0, 3, 0), cell("b", harness.AtMost(3), 0, 0, 4)}, false, 1,
+			[]string{"b, instance targets, pooled connections: expected at most 3 failed requests, but got 0, 4 in its valid trials"}},
+		{"at most 0.5 %", []Cell{cell("a", harness.AtMostRate(0.5), 0, 5), cell("b", harness.AtMostRate(0.5), 0, 0, 6)}, false, 1,
+			[]string{"b, instance targets, pooled connections: expected at most 0.5% of a trial's requests to fail, but got 0 of 1000, 6 of 1000 in its valid trials"}},
 		{"cut off and unexpected", []Cell{cell("a", none, 0, 1)}, true, 1,
 			[]string{"a, instance targets, pooled connections: expected no failed requests, but got 1 in its valid trials"}},
 	} {
@@ -372,5 +376,20 @@ func TestParseFormat(t *testing.T) {
 	}
 	if err := Render(&strings.Builder{}, Report{}, "pdf", 0); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A record of format 1 is reported as it was.
+func TestFormat1(t *testing.T) {
+	r := read(t, filepath.Join("..", "harness", "record", "testdata", "format1"))
+	c := r.Cells[0]
+	if len(r.Cells) != 1 || c.Valid() != 1 || c.Requests != 20 || c.Failed != 1 || c.Unfinished != 1 || !c.Met || len(r.Warnings) > 0 {
+		t.Errorf("got %+v, warnings %v", c, r.Warnings)
+	}
+	for _, f := range formats {
+		var out strings.Builder
+		if err := Render(&out, r, f, 0); err != nil || strings.Contains(out.String(), "attempt)") {
+			t.Errorf("%s: %v\n%s", f, err, out.String())
+		}
 	}
 }

@@ -26,7 +26,7 @@ func Read(dir string) (Report, error) {
 // trial is eight bytes per successful request, for the gaps. An error means
 // that a file is damaged; what is only cut off is a warning in the report.
 func Summarize(r *record.Reader) (Report, error) {
-	rep := Report{Name: filepath.Base(r.Dir), Run: r.Run, Complete: r.Complete()}
+	rep := Report{Name: filepath.Base(r.Dir), Run: r.Run, Complete: r.Complete(), Resumed: r.Resumed, CutOff: len(r.CutOff)}
 	switch {
 	case r.End == nil:
 		rep.Reason = "it was cut off before its end"
@@ -69,7 +69,6 @@ func sumUp(id harness.Cell, e harness.Experiment, trials []Trial) Cell {
 		Cell: id, Expected: e.ExpectationFor(id),
 		Outcomes: make(map[harness.Outcome]int), Phases: make(map[string]float64),
 	}
-	var tried []harness.Tried
 	for _, t := range trials {
 		switch {
 		case t.Cell != id:
@@ -83,13 +82,12 @@ func sumUp(id harness.Cell, e harness.Experiment, trials []Trial) Cell {
 			c.Invalid++
 			continue
 		}
-		if len(c.FailedPerTrial) == 0 || t.Failed > c.WorstFailed {
+		if len(c.PerTrial) == 0 || t.Failed > c.WorstFailed {
 			c.WorstTrial, c.WorstFailed = t.Number, t.Failed
 		}
-		c.FailedPerTrial = append(c.FailedPerTrial, t.Failed)
+		c.PerTrial = append(c.PerTrial, harness.Tried{Requests: t.Requests, Failed: t.Failed})
 		c.Requests += t.Requests
 		c.Failed += t.Failed
-		tried = append(tried, harness.Tried{Requests: t.Requests, Failed: t.Failed})
 		for outcome, n := range t.Outcomes {
 			c.Outcomes[outcome] += n
 		}
@@ -105,7 +103,7 @@ func sumUp(id harness.Cell, e harness.Experiment, trials []Trial) Cell {
 	if c.Clean() {
 		c.UpperBound = upperBound(c.Valid())
 	}
-	c.Met = c.Expected != "" && c.Expected.Met(tried)
+	c.Met = c.Expected != "" && c.Expected.Met(c.PerTrial)
 	return c
 }
 
@@ -118,8 +116,8 @@ func crossCheck(t Trial, result harness.TrialResult) []string {
 	if maps.Equal(withoutZeros(t.Outcomes), withoutZeros(result.Counts)) {
 		return nil
 	}
-	return []string{fmt.Sprintf("trial %d: the requests on disk (%s) are not those that were counted while it ran (%s); the trial counts as invalid",
-		t.Number, outcomesText(t.Outcomes), outcomesText(result.Counts))}
+	return []string{fmt.Sprintf("trial %s: the requests on disk (%s) are not those that were counted while it ran (%s); the trial counts as invalid",
+		t.name(), outcomesText(t.Outcomes), outcomesText(result.Counts))}
 }
 
 func withoutZeros(counts map[harness.Outcome]int) map[harness.Outcome]int {

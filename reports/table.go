@@ -28,14 +28,14 @@ func writeTable(w io.Writer, r Report, width int) error {
 	for _, v := range verdicts(r) {
 		out.WriteString(wrap(v[0], width, "") + wrap(v[1], width, ""))
 	}
-	if text := bounds(r.Cells); text != "" {
+	if text := bounds(r); text != "" {
 		out.WriteString(wrap(text, width, ""))
 	}
 	notes := Judge(r).Reasons
 	if incomplete := incompleteText(r); incomplete != "" && !slices.Contains(notes, incomplete) {
 		notes = append(notes, incomplete)
 	}
-	for _, note := range slices.Concat(notes, setAside(r), r.Warnings) {
+	for _, note := range slices.Concat(notes, setAside(r), resumedNotes(r), r.Warnings) {
 		out.WriteString(wrap("- "+oneLine(note), width, "  "))
 	}
 	_, err = out.WriteTo(w)

@@ -106,7 +106,22 @@ func failures(counts map[harness.Outcome]int) string {
 
 // cellName tells a cell from the others of its run.
 func cellName(c harness.Cell) string {
-	return fmt.Sprintf("%s, %s targets, %s connections", c.Mitigation, c.TargetType, c.Connections)
+	name := fmt.Sprintf("%s, %s targets, %s connections", c.Mitigation, c.TargetType, c.Connections)
+	if c.Faults != "" {
+		name += ", faults " + c.Faults
+	}
+	return name
+}
+
+// name is a trial's number, with its attempt if that is not the first.
+func (t Trial) name() string {
+	switch t.Attempt {
+	case 0, 1:
+		return fmt.Sprint(t.Number)
+	case 2:
+		return fmt.Sprintf("%d (2nd attempt)", t.Number)
+	}
+	return fmt.Sprintf("%d (attempt %d)", t.Number, t.Attempt)
 }
 
 // oneLine makes a text fit into a line of a list.
@@ -116,15 +131,19 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 func setAside(r Report) []string {
 	var lines []string
 	notStarted := 0
-	for _, t := range r.Trials {
-		name := fmt.Sprintf("trial %d (%s)", t.Number, cellName(t.Cell))
+	for i, t := range r.Trials {
+		name := fmt.Sprintf("trial %s, %s,", t.name(), cellName(t.Cell))
 		switch {
 		case t.State == record.NotStarted:
 			notStarted++
 		case t.State == record.Incomplete:
 			lines = append(lines, fmt.Sprintf("%s was cut off after %s, %d of them failed", name, count(t.Requests, "request"), t.Failed))
 		case !t.Valid():
-			lines = append(lines, fmt.Sprintf("%s is invalid: %s", name, oneLine(t.Reason)))
+			line := fmt.Sprintf("%s is invalid: %s", name, oneLine(t.Reason))
+			if i+1 < len(r.Trials) && r.Trials[i+1].Number == t.Number {
+				line += "; " + repetitionText(r.Trials[i+1])
+			}
+			lines = append(lines, line)
 		}
 	}
 	if notStarted > 0 {
@@ -133,10 +152,41 @@ func setAside(r Report) []string {
 	return lines
 }
 
+// repetitionText says what came of the next attempt of an invalid trial.
+func repetitionText(t Trial) string {
+	switch {
+	case t.State != record.Complete:
+		return "its repetition was cut off"
+	case !t.Valid():
+		return "its repetition is invalid too"
+	}
+	return "its repetition is valid"
+}
+
+// resumedNotes say at which times the run was interrupted, and what differed
+// after that.
+func resumedNotes(r Report) []string {
+	var notes []string
+	for _, on := range r.Resumed {
+		note := fmt.Sprintf("the run was interrupted, and resumed at %s as run %s", on.Started, on.ID)
+		if on.Tool != r.Run.Tool {
+			note += fmt.Sprintf(" by lameduck %s instead of %s", on.Tool, r.Run.Tool)
+		}
+		if len(on.Differs) > 0 {
+			note += ", with another environment: " + strings.Join(on.Differs, "; ")
+		}
+		notes = append(notes, note)
+	}
+	if r.CutOff > 0 {
+		notes = append(notes, count(r.CutOff, "trial")+" cut off by that, run anew from the beginning and counted once; the first records are in the directory interrupted")
+	}
+	return notes
+}
+
 // bounds says what cells without a failure leave possible; "" without any.
-func bounds(cells []Cell) string {
+func bounds(r Report) string {
 	var trials []int
-	for _, c := range cells {
+	for _, c := range r.Cells {
 		if c.Clean() {
 			trials = append(trials, c.Valid())
 		}
@@ -149,7 +199,7 @@ func bounds(cells []Cell) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Where no request failed, a failure in some such disruptions is still possible: " + joinAnd(parts) + " (95 % confidence)."
+	return fmt.Sprintf("Where no request failed, a failure in some such %s is still possible: %s (95 %% confidence).", occasions(r), joinAnd(parts))
 }
 
 // wrap breaks a text into lines of at most width columns, the later ones
@@ -188,7 +238,7 @@ func headline(r Report) string {
 	text := fmt.Sprintf("%s on %s (Kubernetes %s, %s, kernel %s): %s x %s, %s, %s",
 		r.Run.Experiment.Name, env.Provider, env.Kubernetes, count(env.Nodes, "node"), env.Kernel,
 		count(len(r.Cells), "cell"), count(r.Run.Experiment.Repeats, "repeat"), count(valid, "valid trial"), count(requests, "request"))
-	if took, ok := r.took(); ok {
+	if took, ok := r.took(); ok && len(r.Resumed) == 0 {
 		text += " in " + tookText(took)
 	}
 	return text

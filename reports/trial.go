@@ -13,7 +13,7 @@ import (
 // readTrial counts the requests of one trial and finds how its pods ended.
 func readTrial(t record.Trial) (Trial, []string, error) {
 	out := Trial{
-		Number: t.Number, Repeat: t.Repeat, Cell: t.Cell, State: t.State(),
+		Number: t.Number, Repeat: t.Repeat, Attempt: t.Attempt, Cell: t.Cell, State: t.State(),
 		Outcomes: make(map[harness.Outcome]int),
 	}
 	var gaps gapFinder

@@ -40,8 +40,8 @@ func options(r Report) []option {
 			tried = true
 			o.unknown = o.unknown || c.Valid() == 0
 			o.trials += c.Valid()
-			for _, n := range c.FailedPerTrial {
-				if n > 0 {
+			for _, t := range c.PerTrial {
+				if t.Failed > 0 {
 					o.failing++
 				}
 			}
@@ -80,12 +80,15 @@ func verdict(r Report) (first, second string) {
 			unknown = append(unknown, o)
 		}
 	}
+	if bare != nil && !disrupts(r) {
+		bare.scenario = 0 // its length says nothing
+	}
 	clauses := slices.Concat(cleanClauses(clean, bare), leakyClauses(leaky), unknownClauses(unknown))
 	if len(clauses) == 0 {
-		return bareSentence(bare), "No mitigation was tried."
+		return bareSentence(r, bare), "No mitigation was tried."
 	}
 	second = strings.Join(clauses, "; ")
-	return bareSentence(bare), strings.ToUpper(second[:1]) + second[1:] + "."
+	return bareSentence(r, bare), strings.ToUpper(second[:1]) + second[1:] + "."
 }
 
 // leastTrials is how many valid trials a recommendation needs, with and without
@@ -125,48 +128,15 @@ func shortensGrace(base harness.Setup, m harness.Mitigation) bool {
 	return err != nil || to.Workload.GracePeriod.Duration < base.Workload.GracePeriod.Duration
 }
 
-// targetTypes are those of the run's cells. What is true of one type says
-// nothing about another, so verdicts are given for each.
-func targetTypes(r Report) []harness.TargetType {
-	var types []harness.TargetType
-	for _, c := range r.Cells {
-		if !slices.Contains(types, c.TargetType) {
-			types = append(types, c.TargetType)
-		}
-	}
-	return types
-}
-
-// of is the report with the cells of one target type only.
-func (r Report) of(t harness.TargetType) Report {
-	r.Cells = slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.TargetType != t })
-	return r
-}
-
-// verdicts are the two sentences for each target type, which they name if there
-// is more than one.
-func verdicts(r Report) (all [][2]string) {
-	types := targetTypes(r)
-	for _, t := range types {
-		first, second := verdict(r.of(t))
-		if len(types) > 1 {
-			first = map[harness.TargetType]string{harness.TargetInstance: "Instance", harness.TargetIP: "IP"}[t] + " targets: " +
-				strings.ToLower(first[:1]) + first[1:]
-		}
-		all = append(all, [2]string{first, second})
-	}
-	return all
-}
-
-func bareSentence(o *option) string {
+func bareSentence(r Report, o *option) string {
 	switch {
 	case o == nil:
 		return "The run has no cell without a mitigation, so it can not tell what one is good for."
 	case o.trials == 0:
 		return "What happens without a mitigation is not known: no such trial is valid."
 	case o.failed == 0:
-		return fmt.Sprintf("Without a mitigation no request failed in %s (so at most %s of such disruptions have a failure, at 95 %% confidence).",
-			count(o.trials, "trial"), boundText(upperBound(o.trials)))
+		return fmt.Sprintf("Without a mitigation no request failed in %s (so at most %s of such %s have a failure, at 95 %% confidence).",
+			count(o.trials, "trial"), boundText(upperBound(o.trials)), occasions(r))
 	}
 	return fmt.Sprintf("Without a mitigation %d of %d requests failed in %s (%s), up to %d in one trial, with at most %s between two successes.",
 		o.failed, o.requests, count(o.trials, "trial"), failures(o.outcomes), o.worst, secondsText(o.gap))

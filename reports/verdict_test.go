@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lameduck/harness"
 )
@@ -15,7 +16,7 @@ func measured(name string, trials, failed int, seconds float64) Cell {
 		Phases: map[string]float64{string(harness.PhaseScenario): seconds}}
 	for i := range trials {
 		n := (failed + i) / trials // spread
-		c.FailedPerTrial = append(c.FailedPerTrial, n)
+		c.PerTrial = append(c.PerTrial, harness.Tried{Requests: 1000, Failed: n})
 	}
 	return c
 }
@@ -80,94 +81,6 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("recommended %q, want %q", o.Name, c.recommended)
 			}
 		})
-	}
-}
-
-func TestEditDiff(t *testing.T) {
-	e := anExperiment()
-	edit := func(fieldsAndValues ...string) harness.Mitigation {
-		m := harness.Mitigation{Name: "m"}
-		for i := 0; i < len(fieldsAndValues); i += 2 {
-			m.Edits = append(m.Edits, harness.Edit{Field: fieldsAndValues[i], To: fieldsAndValues[i+1]})
-		}
-		return m
-	}
-	withSleep := e.Base
-	withSleep.Workload.PreStopSleep = e.Base.LoadBalancer.DeregistrationDelay // 30s
-	for _, c := range []struct {
-		name string
-		base harness.Setup
-		edit harness.Mitigation
-		want string
-	}{
-		{"sigterm", e.Base, edit("workload.onSigterm", "wait", "workload.sigtermWait", "1m30s"), `
- spec:
-   template:
-     spec:
-       containers:
-         - name: app
--          args: ["--on-sigterm=drain"]
-+          args: ["--on-sigterm=wait=1m30s"]
-`},
-		{"sleep and grace", e.Base, edit("workload.preStopSleep", "39.5s", "workload.gracePeriod", "1m0s"), `
- spec:
-   template:
-     spec:
--      terminationGracePeriodSeconds: 30
-+      terminationGracePeriodSeconds: 60
-       containers:
-         - name: app
-+          lifecycle:
-+            preStop:
-+              sleep: {seconds: 40}
-`},
-		{"another sleep", withSleep, edit("workload.preStopSleep", "5s"), `
- spec:
-   template:
-     spec:
-       containers:
-         - name: app
-           lifecycle:
-             preStop:
--              sleep: {seconds: 30}
-+              sleep: {seconds: 5}
-`},
-		{"no sleep", withSleep, edit("workload.preStopSleep", "0s"), `
- spec:
-   template:
-     spec:
-       containers:
-         - name: app
--          lifecycle:
--            preStop:
--              sleep: {seconds: 30}
-`},
-		{"nothing", e.Base, edit(), "\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := editDiff(c.base, c.edit)
-			if err != nil || "\n"+got != c.want {
-				t.Errorf("%v, got\n%s\nwant%s", err, got, c.want)
-			}
-		})
-	}
-	if _, err := editDiff(e.Base, edit("workload.color", "red")); err == nil || !strings.HasPrefix(err.Error(), "show the edit: ") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestEditAdvice(t *testing.T) {
-	e := anExperiment()
-	for i, want := range []string{
-		"",
-		"20s of it are left",
-		"goes on serving, new connections too, for 10s,",
-		"The grace period (30s) ends before the waiting (40s) does",
-	} {
-		got := strings.Join(editAdvice(e.Base, e.Mitigations[i]), "\n")
-		if !strings.Contains(got, want) || (want == "") != (got == "") {
-			t.Errorf("%s: got %q, want %q in it", e.Mitigations[i].Name, got, want)
-		}
 	}
 }
 
@@ -246,10 +159,50 @@ func TestVerdictsAreGivenForEachTargetType(t *testing.T) {
 			t.Errorf("verdict %q", v)
 		}
 	}
-	if o, ok := recommended(r.of(harness.TargetInstance)); !ok || o.Name != sleep {
+	if o, ok := recommended(r.of(group{target: harness.TargetInstance})); !ok || o.Name != sleep {
 		t.Errorf("instance: recommended %q, want %q", o.Name, sleep)
 	}
-	if o, ok := recommended(r.of(harness.TargetIP)); ok {
+	if o, ok := recommended(r.of(group{target: harness.TargetIP})); ok {
 		t.Errorf("ip: recommended %q, want none", o.Name)
+	}
+}
+
+// Where nothing is done to the pods, nothing is called a disruption.
+func TestVerdictOfTheBaseline(t *testing.T) {
+	r := reportOf(measured("none", 3, 0, 20), measured("prestop-sleep-10s", 3, 0, 20))
+	r.Run.Experiment.Base.Scenario = harness.ScenarioSpec{Name: "baseline", Length: harness.Dur(20 * time.Second)}
+	first, second := verdict(r)
+	all := first + second + bounds(r)
+	if strings.Contains(all, "disruption") || !strings.Contains(first, "(so at most 64 % of such trials have a failure,") {
+		t.Errorf("got %s", all)
+	}
+}
+
+func TestScenarioText(t *testing.T) {
+	setup := anExperiment().Base
+	for want, spec := range map[string]harness.ScenarioSpec{
+		"hpa-scale-in from 6 to 2 pods, driven by bounds":                            {Name: "hpa-scale-in", To: 2, Drive: harness.DriveBounds},
+		"blue-green, traffic moved by weights, the old pods kept for 30s after that": {Name: "blue-green", Shift: harness.ShiftWeights, KeepOld: harness.Dur(30 * time.Second)},
+		"node-scale-in, the empty node kept for 5s":                                  {Name: "node-scale-in", HoldNode: harness.Dur(5 * time.Second)},
+		"pod-kill, 1 pod killed":                                                     {Name: "pod-kill", Pods: 1},
+		"rolling-update":                                                             {Name: "rolling-update"},
+		"baseline, nothing is done for 20s":                                          {Name: "baseline", Length: harness.Dur(20 * time.Second)},
+	} {
+		setup.Scenario = spec
+		if got := scenarioText(setup); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestWorkloadText(t *testing.T) {
+	for want, app := range map[string]harness.App{
+		"3 pods of the image shop:1, grace period 30s":                   {Image: "shop:1"},
+		"3 pods of manifests of your own, Service web, grace period 30s": {Manifests: "kind: Service", Service: "web"},
+	} {
+		w := harness.Workload{Replicas: 3, App: &app, GracePeriod: harness.Dur(30 * time.Second)}
+		if got := workloadText(w); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package alb
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -50,8 +51,10 @@ func wantError(t *testing.T, err error, want string) {
 	}
 }
 
-// TestRun has one node, one Service in instance mode and one Ingress, and two
-// load balancer nodes.
+// TestRun has one node, one Service in instance mode and one Ingress with an
+// HTTP and an HTTPS listener, and two load balancer nodes. There is no
+// certificate-arn, without which the AWS controller makes no HTTPS listener: the
+// stand-in's certificate is its own.
 func TestRun(t *testing.T) {
 	app, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,7 +63,7 @@ func TestRun(t *testing.T) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello") })}
 	go func() { _ = server.Serve(app) }()
 	defer server.Close()
-	class, prefix, port := "alb", networkingv1.PathTypePrefix, freePort(t)
+	class, prefix, port, tlsPort := "alb", networkingv1.PathTypePrefix, freePort(t), freePort(t)
 	client := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
@@ -72,7 +75,7 @@ func TestRun(t *testing.T) {
 		}},
 		&networkingv1.Ingress{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "app", Annotations: map[string]string{
-				"alb.ingress.kubernetes.io/listen-ports": fmt.Sprintf(`[{"HTTP": %d}]`, port),
+				"alb.ingress.kubernetes.io/listen-ports": fmt.Sprintf(`[{"HTTP": %d}, {"HTTPS": %d}]`, port, tlsPort),
 			}},
 			Spec: networkingv1.IngressSpec{IngressClassName: &class, Rules: []networkingv1.IngressRule{{IngressRuleValue: networkingv1.IngressRuleValue{
 				HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
@@ -105,9 +108,12 @@ func TestRun(t *testing.T) {
 	if got, want := fmt.Sprint(addresses), "[127.0.0.1 127.0.0.2]"; got != want {
 		t.Errorf("status shows %s, want %s", got, want)
 	}
-	get := func(url string) (int, string) {
-		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		resp, err := client.Get(url)
+	plain := &http.Transport{DisableKeepAlives: true}
+	http2 := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer http2.CloseIdleConnections()
+	protocol := ""
+	get := func(transport *http.Transport, url string) (int, string) {
+		resp, err := (&http.Client{Transport: transport}).Get(url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,19 +122,23 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		protocol = resp.Proto
 		return resp.StatusCode, string(body)
 	}
 	for _, a := range addresses {
 		eventually(t, "healthy target on "+a, func() bool {
-			status, body := get(fmt.Sprintf("http://%s:%d/", a, port))
+			status, body := get(plain, fmt.Sprintf("http://%s:%d/", a, port))
 			return status == 200 && body == "hello"
 		})
+		if status, body := get(http2, fmt.Sprintf("https://%s:%d/", a, tlsPort)); status != 200 || body != "hello" || protocol != "HTTP/2.0" {
+			t.Errorf("HTTPS listener on %s: status %d, %q, %s; want 200 by HTTP/2.0", a, status, body, protocol)
+		}
 	}
-	if status, _ := get("http://" + healthz + "/healthz"); status != 200 {
+	if status, _ := get(plain, "http://"+healthz+"/healthz"); status != 200 {
 		t.Errorf("healthz: status %d", status)
 	}
 	eventually(t, "metrics", func() bool {
-		_, text := get("http://" + healthz + "/metrics")
+		_, text := get(plain, "http://"+healthz+"/metrics")
 		return strings.Contains(text, `HealthyHostCount{LoadBalancer="ns/app",TargetGroup="ns/app:80"} 1`) && strings.Contains(text, `HTTPCode_Target_2XX_Count{LoadBalancer="ns/app",TargetGroup="ns/app:80"}`)
 	})
 	eventually(t, "event in the API server", func() bool {
@@ -142,7 +152,7 @@ func TestRun(t *testing.T) {
 	if !strings.Contains(log.String(), "load balancer on [127.0.0.1 127.0.0.2]") {
 		t.Errorf("messages: %q", log.String())
 	}
-	for _, ending := range []string{".jsonl", ".log", ".targets.jsonl"} {
+	for _, ending := range []string{".jsonl", ".log", ".targets.jsonl", ".settings.jsonl"} {
 		if b, err := os.ReadFile(filepath.Join(dir, "ns", "app"+ending)); err != nil || len(b) == 0 {
 			t.Errorf("log %s: %d bytes, error %v", ending, len(b), err)
 		}

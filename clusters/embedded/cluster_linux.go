@@ -177,7 +177,9 @@ func (c *Cluster) ClientCommand(ctx context.Context, name string, args ...string
 }
 
 // logFiles are the endings of the load balancer's logs.
-var logFiles = map[clusters.LogName]string{clusters.LogRequests: ".jsonl", clusters.LogTargets: ".targets.jsonl"}
+var logFiles = map[clusters.LogName]string{
+	clusters.LogRequests: ".jsonl", clusters.LogTargets: ".targets.jsonl", clusters.LogSettings: ".settings.jsonl",
+}
 
 // LoadBalancerLog opens a log of one Ingress. An Ingress that got no request
 // yet has an empty one.

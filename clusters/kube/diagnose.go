@@ -23,7 +23,7 @@ const (
 // hopeless are waiting reasons that do not go away by waiting: what is wrong is
 // in the manifest, the image or the application.
 var hopeless = []string{
-	"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CrashLoopBackOff",
+	"ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CrashLoopBackOff",
 }
 
 // giveUp is why it makes no sense to wait for the pods, or nil.

@@ -4,10 +4,19 @@
 // harness.HPABounds and harness.CPUBurn.
 //
 //	manifests.go   the objects of a trial, pure: Setup in, typed objects out
+//	workloads.go   its Deployments; hooks.go their preStop hooks
+//	ingress.go     its Services and the Ingress
+//	scaling.go     HorizontalPodAutoscaler, PodDisruptionBudget, rolling update
+//	own.go         the same for an application of the user's own
+//	ownread.go     reading its manifests
+//	describe.go    what would be created, in words
 //	yaml.go        the same as YAML, for people
 //	world.go       Config, World, Environment
 //	deploy.go      create the objects, wait until they are up
-//	deployment.go  what can be done to a deployment: read back, bounds, CPU
+//	others.go      create objects of any kind
+//	deployment.go  what can be done to a deployment: bounds, CPU
+//	observe.go     read back what is live
+//	targets.go     the load balancer's targets
 //	view.go        the state of one namespace, by watch, and waiting on it
 //	diagnose.go    why something is not up, in words
 //	remove.go      remove one trial

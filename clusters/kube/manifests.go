@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -84,7 +85,7 @@ func Manifests(t harness.Trial, image string, listenPort int) (Objects, error) {
 	if listenPort < 1 || listenPort > 65535 {
 		return Objects{}, fmt.Errorf("listener port %d of trial %d: want 1..65535; run fewer trials at a time", listenPort, t.Number)
 	}
-	if err := checkPreStop(w); err != nil {
+	if err := errors.Join(checkPreStop(w), checkOwn(t.Setup)); err != nil {
 		return Objects{}, err
 	}
 	m := maker{trial: t, image: image, cpu: cpu}
@@ -106,15 +107,15 @@ func (m maker) workload() (Objects, error) {
 		return m.ownManifests(*app)
 	}
 	names := Names{Deployment: appName, Service: appName, HPA: appName, Budget: appName, Container: appName, ServicePort: servicePort}
-	d := m.builtin()
+	d, notes := m.builtin(), []string(nil)
 	if app != nil {
-		d = m.ownImage(*app)
+		d, notes = m.ownImage(*app), noteSleep(m.trial.Setup.Workload, appName)
 	}
 	s := m.service(appName)
 	m.exposeService(s)
 	return Objects{
 		Names: names, Services: []*corev1.Service{s}, Deployments: []*appsv1.Deployment{d},
-		HPA: m.hpa(names), Budget: m.budget(names),
+		HPA: m.hpa(names), Budget: m.budget(names), Notes: notes,
 	}, nil
 }
 

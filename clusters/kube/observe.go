@@ -187,6 +187,7 @@ func (d *deployment) observeLoadBalancer(ctx context.Context, settings map[strin
 			return fmt.Errorf("read the load balancer's settings: %w", err)
 		}
 		switch {
+		case line.Attributes == nil: // about something else
 		case line.Group == group:
 			settings["loadBalancer.targetType"] = line.TargetType
 			return attribute(line, "deregistration_delay.timeout_seconds", "loadBalancer.deregistrationDelay")

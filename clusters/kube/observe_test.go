@@ -29,6 +29,7 @@ func settingsLog(namespace, targetType string, idle, delay int) string {
 		line(`"group":"%s","targetType":"%s","attributes":{"deregistration_delay.timeout_seconds":"1"}`, group, targetType) +
 		line(`"loadBalancer":"%s/app","attributes":{"idle_timeout.timeout_seconds":"%d"}`, namespace, idle) +
 		line(`"group":"%s","targetType":"%s","attributes":{"deregistration_delay.timeout_seconds":"%d"}`, group, targetType, delay) +
+		line(`"loadBalancer":"%s/app","node":"198.18.0.5","applied":"rules","rules":[]`, namespace) +
 		line(`"group":"%s/control:80","targetType":"ip","attributes":{"deregistration_delay.timeout_seconds":"7"}`, namespace)
 }
 

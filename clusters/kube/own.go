@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,36 @@ import (
 	"lameduck/harness"
 	"lameduck/harness/evidence"
 )
+
+// checkOwn says what an application of the user's own lacks, besides what its
+// manifests themselves do.
+func checkOwn(s harness.Setup) error {
+	app := s.Workload.App
+	if app == nil {
+		return nil
+	}
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check((app.Image == "") != (app.Manifests == ""), "workload.app: want either image or manifests")
+	check(app.Port >= 0 && app.Port <= 65535 && (app.Port > 0 || app.Image == ""), "workload.app.port is %d: want 1..65535", app.Port)
+	check(strings.HasPrefix(app.Path, "/"), "workload.app.path is %q: want the path of the requests, like /", app.Path)
+	check(strings.HasPrefix(app.Ready, "/"), "workload.app.readinessPath is %q: want a path that answers 200, like /healthz", app.Ready)
+	check(s.Scenario.Drive != harness.DriveCPU, "scenario.drive is %s: want %s, only the built-in application can be made to use CPU", harness.DriveCPU, harness.DriveBounds)
+	check(s.Load.Streams == 0, "load.streams is %d: want 0, only the built-in application has answers without an end", s.Load.Streams)
+	return errors.Join(errs...)
+}
+
+// noteSleep says what a hook by command needs, which only the kubelet finds out.
+func noteSleep(w harness.Workload, deployment string) []string {
+	if hook := preStop(w); hook == nil || hook.PreStop.Exec == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("Deployment %s: its preStop hook needs a command sleep in the image; with workload.preStopBy %s it does not", deployment, harness.PreStopSleep)}
+}
 
 // ownManifests is an application of the user's own with its own objects: as
 // they are, but in the trial's namespace, with labels of ours, reachable by the
@@ -42,6 +73,7 @@ func (m maker) ownManifests(app harness.App) (Objects, error) {
 
 	m.adopt(own.deployment)
 	m.applySetup(own.deployment, own.container())
+	o.Notes = append(o.Notes, noteSleep(m.trial.Setup.Workload, names.Deployment)...)
 	o.Deployments = append(o.Deployments, own.deployment)
 
 	if o.HPA = own.hpa; o.HPA != nil {

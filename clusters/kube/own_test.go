@@ -144,6 +144,31 @@ subjects:
 	}
 }
 
+func TestOwnRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*harness.Setup)
+		want string
+	}{
+		"both":        {func(s *harness.Setup) { s.Workload.App.Image = "shop:1" }, "workload.app: want either image or manifests"},
+		"neither":     {func(s *harness.Setup) { s.Workload.App.Manifests = "" }, "workload.app: want either image or manifests"},
+		"port":        {func(s *harness.Setup) { s.Workload.App = &harness.App{Image: "shop:1", Path: "/", Ready: "/"} }, "workload.app.port is 0: want 1..65535"},
+		"path":        {func(s *harness.Setup) { s.Workload.App.Path = "" }, "workload.app.path is \"\""},
+		"readiness":   {func(s *harness.Setup) { s.Workload.App.Ready = "ready" }, "workload.app.readinessPath is \"ready\""},
+		"CPU":         {func(s *harness.Setup) { s.Scenario.Drive = harness.DriveCPU }, "scenario.drive is cpu: want bounds"},
+		"streams":     {func(s *harness.Setup) { s.Load.Streams = 1 }, "load.streams is 1: want 0"},
+		"CPU request": {func(s *harness.Setup) { s.Workload.CPURequest = "much" }, "workload.cpuRequest is \"much\""},
+		"half a second": {func(s *harness.Setup) { s.Workload.PreStopSleep = harness.Dur(1500 * time.Millisecond) },
+			"workload.preStopSleep is 1.5s: want whole seconds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial := ownTrial(t)
+			c.edit(&trial.Setup)
+			_, err := Describe(trial)
+			checkError(t, err, c.want)
+		})
+	}
+}
+
 func TestDescribe(t *testing.T) {
 	trial := ownTrial(t)
 	trial.Attempt = 2
@@ -169,6 +194,7 @@ func TestDescribe(t *testing.T) {
 		"Ingress shop: left out: lameduck makes its own",
 		"Service shop: not of type LoadBalancer: the Ingress is in front of it",
 		"Service shop: without nodePort 31000: trials run side by side",
+		"Deployment shop-v1: its preStop hook needs a command sleep in the image; with workload.preStopBy sleep it does not",
 		"HorizontalPodAutoscaler shop-scaler: its bounds are lameduck's, so that it does nothing but what the scenario asks for",
 	}
 	if !slices.Equal(got, want) {

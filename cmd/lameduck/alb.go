@@ -44,7 +44,7 @@ balancer node: a duration (17s), a range (5s..20s), none or nlb.`,
 	f.StringSliceVar(&o.Addresses, "address", []string{"127.0.0.1"}, "addresses of the load balancer nodes, comma-separated or repeated")
 	f.StringVar(&o.HealthzAddr, "healthz-address", "", "host:port that serves /healthz and /metrics (default: none)")
 	f.StringVar(&o.WebhookAddr, "webhook-address", "", "address:port at which the API server reaches the webhook for readiness gates (default: none)")
-	f.StringVar(&o.LogDir, "log-dir", "", "directory for <namespace>/<ingress>.log, .jsonl and .targets.jsonl")
+	f.StringVar(&o.LogDir, "log-dir", "", "directory for <namespace>/<ingress>.log, .jsonl, .targets.jsonl and .settings.jsonl")
 	s := &o.Settings
 	f.Var(&lags.deregistration, "deregistration-lag", "until a node sends no new requests to a deregistered target (default 5s..20s)")
 	f.Var(&lags.registration, "registration-lag", "until a node first checks a new target (default 2s..5s)")

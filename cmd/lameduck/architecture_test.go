@@ -18,7 +18,8 @@ var mayImport = map[string][]string{
 	"harness/load":             {"harness"},
 	"harness/evidence":         {"harness"},
 	"harness/record":           {"harness"},
-	"experiments":              {"harness"},
+	"experiments":              {"harness", "experiments/form"},
+	"experiments/form":         {"harness", "experiments"},
 	"reports":                  {"harness", "harness/record"},
 	"clusters":                 {},
 	"clusters/images":          {},
@@ -33,7 +34,7 @@ var mayImport = map[string][]string{
 	"clusters/alb/elb":         {"harness", "clusters/alb/accesslog", "clusters/alb/certificate", "clusters/alb/proxy"},
 	"clusters/alb/controller":  {"clusters/alb/elb", "clusters/alb/proxy", "clusters/alb/certificate"},
 	"cmd/target":               {"harness"},
-	"cmd/lameduck":             {"harness", "harness/load", "harness/record", "experiments", "reports", "clusters"},
+	"cmd/lameduck":             {"harness", "harness/load", "harness/record", "experiments", "experiments/form", "reports", "clusters"},
 }
 
 // thirdParty says which directories may import a module, by the longest prefix
@@ -54,6 +55,10 @@ var thirdParty = map[string][]string{
 	"golang.org/x/time":                      {"clusters/alb"},
 	"k8s.io":                                 {"clusters", "harness/evidence", "cmd/lameduck"},
 	"sigs.k8s.io/yaml":                       {"clusters"},
+	"go.yaml.in/yaml/v3":                     {"experiments/form"},
+	"github.com/invopop/jsonschema":          {"experiments/form"},
+	"github.com/santhosh-tekuri/jsonschema":  {"experiments"}, // tests
+	"sigs.k8s.io/kustomize":                  {"experiments/form"},
 }
 
 func TestImports(t *testing.T) {

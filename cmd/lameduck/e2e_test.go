@@ -134,6 +134,8 @@ type jsonCell struct {
 	Outcomes   map[string]int `json:"outcomes"`
 }
 
+func (c jsonCell) valid() int { return c.Trials - c.Invalid }
+
 // report renders a run as JSON.
 func jsonReport(t *testing.T, dir string) map[string]jsonCell {
 	t.Helper()
@@ -174,10 +176,10 @@ func TestE2EExperiment(t *testing.T) {
 		dir = onlyRun(t, out)
 		cells = jsonReport(t, dir)
 		none, sleep = cells["none"], cells["prestop-sleep-10s"]
-		if none.Trials != 1 || sleep.Trials != 1 {
+		if none.Trials < 1 || sleep.Trials < 1 || none.valid() > 1 || sleep.valid() > 1 {
 			t.Fatalf("cells %+v; want one trial each; exit code %d, stderr:\n%s", cells, code, p.errors())
 		}
-		if none.Invalid+sleep.Invalid == 0 {
+		if none.valid()+sleep.valid() == 2 {
 			break
 		}
 		t.Logf("invalid trials, exit code %d:\n%s", code, p.errors())
@@ -187,7 +189,7 @@ func TestE2EExperiment(t *testing.T) {
 			}
 		}
 	}
-	if none.Invalid+sleep.Invalid > 0 {
+	if none.valid()+sleep.valid() < 2 {
 		t.Skip("this machine is too busy with other things for a valid trial")
 	}
 	if sleep.Failed != 0 || sleep.Requests == 0 {

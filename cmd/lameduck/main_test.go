@@ -28,8 +28,8 @@ func TestWrongUsage(t *testing.T) {
 		want string
 	}{
 		{"frobnicate", `unknown command "frobnicate"`},
-		{"run", "usage: lameduck run EXPERIMENT"},
-		{"run scale-in more", "usage: lameduck run EXPERIMENT"},
+		{"run", "no experiment; usage: lameduck run EXPERIMENT..."},
+		{"run scale-in more", `experiment "more": want one of`},
 		{"run scale-out", "scale-in"},
 		{"run scale-in --no-such-flag", "unknown flag: --no-such-flag; see lameduck run --help"},
 		{"run scale-in --repeats -1", "--repeats, --rate and --parallel"},
@@ -47,6 +47,12 @@ func TestWrongUsage(t *testing.T) {
 		{"run scale-in --connections pooled,pooled", "is there twice: name each mitigation, target type, connection kind and fault set once"},
 		{"run scale-in --use-cluster --nodes 3", "--nodes concerns a new cluster"},
 		{"run scale-in --use-cluster --keep-cluster", "--keep-cluster concerns a new cluster"},
+		{"run scale-in-cpu scale-in --rate 100000", "scale-in-cpu: load.rate is 100000"},
+		{"run --resume " + file, "--resume: "},
+		{"run --resume=", "--resume is empty"},
+		{"run scale-in --resume x", "scale-in: the experiment is that of the run: leave it out with --resume"},
+		{"run --resume x --rate 5", "--rate concerns a new run: leave it out with --resume"},
+		{"run --resume x --out y", "--out concerns a new run"},
 		{"run scale-in --mitigations=", "--mitigations is empty: leave it out for the default"},
 		{"run scale-in --out=", "--out is empty"},
 		{"cluster clean --name=", "--name is empty: name a cluster, or leave the flag out to clean all"},

@@ -20,9 +20,12 @@ type progress struct {
 	done   int
 }
 
-func newProgress(out io.Writer, trials int) *progress {
-	return &progress{out: out, start: time.Now(), trials: trials}
+func newProgress(out io.Writer) *progress {
+	return &progress{out: out, start: time.Now()}
 }
+
+// begin starts a run with so many trials.
+func (p *progress) begin(trials int) { p.trials, p.done = trials, 0 }
 
 func (p *progress) printf(format string, args ...any) {
 	p.mu.Lock()
@@ -42,6 +45,9 @@ func (p *progress) Write(lines []byte) (int, error) {
 func (p *progress) trial(now harness.Progress) {
 	t := now.Trial
 	name := fmt.Sprintf("trial %d (%s, repeat %d)", t.Number, t.Cell, t.Repeat)
+	if t.Attempt > 1 {
+		name = "again: " + name
+	}
 	switch now.Phase {
 	case harness.PhaseDeploy:
 		p.printf("%s: deploying", name)
@@ -49,6 +55,9 @@ func (p *progress) trial(now harness.Progress) {
 		p.printf("%s: under load, %s begins", name, t.Cell.Scenario)
 	case harness.PhaseDone:
 		p.done++
+		if now.Result.Verdict == harness.VerdictInvalid && t.Attempt < harness.MaxAttempts {
+			p.trials++ // it is tried again
+		}
 		p.printf("%s: %s [%d of %d done]", name, summary(*now.Result), p.done, p.trials)
 	}
 }

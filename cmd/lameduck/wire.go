@@ -12,6 +12,7 @@ import (
 	"lameduck/clusters/embedded"
 	"lameduck/clusters/images"
 	"lameduck/clusters/kube"
+	"lameduck/experiments"
 	"lameduck/harness"
 	"lameduck/harness/load"
 )
@@ -79,13 +80,20 @@ func loadTarget(ctx context.Context, c clusters.Cluster) (string, error) {
 	})
 }
 
-// newWorld makes the harness's view of a cluster.
-func newWorld(p clusters.Provider, c clusters.Cluster, targetImage string) (*kube.World, error) {
+// loadExperiment finds a built-in experiment, and what it asks of the cluster.
+func loadExperiment(name string) (harness.Experiment, clusters.Options, error) {
+	e, err := experiments.Builtin(name)
+	return e, clusters.Options{}, err
+}
+
+// newWorld makes the harness's view of a cluster. details are added to what the
+// record says of the environment.
+func newWorld(p clusters.Provider, c clusters.Cluster, targetImage string, details map[string]string) (*kube.World, error) {
 	rest, err := c.REST()
 	if err != nil {
 		return nil, err
 	}
-	cfg := kube.Config{REST: rest, Provider: c.Provider(), TargetImage: targetImage, Parts: func(ctx context.Context) (map[string]string, error) {
+	cfg := kube.Config{REST: rest, Provider: c.Provider(), TargetImage: targetImage, Details: details, Parts: func(ctx context.Context) (map[string]string, error) {
 		status, err := p.Status(ctx, c.Name())
 		if err != nil || status.Parts == nil {
 			return nil, err

@@ -18,13 +18,15 @@ import (
 // that the worker uses, in percent of one core.
 func BenchmarkAttack(b *testing.B) {
 	url := startServer(b)
-	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew} {
+	for connections, longLived := range map[harness.Connections]int{
+		harness.ConnectionsPooled: 0, harness.ConnectionsNew: 0, harness.ConnectionsLongLived: 100,
+	} {
 		b.Run(string(connections), func(b *testing.B) {
 			const rate = 1000
 			spec := harness.AttackSpec{
 				Target: harness.Target{URL: url, ControlURL: url},
 				Load: harness.Load{
-					Rate: rate, ControlRate: 10, Connections: connections, Timeout: harness.Dur(10 * time.Second),
+					Rate: rate, ControlRate: 10, Connections: connections, LongLived: longLived, Timeout: harness.Dur(10 * time.Second),
 				},
 				Anchor: harness.NewClock().Anchor(), Limit: harness.Dur(time.Duration(b.N) * time.Second),
 			}

@@ -16,9 +16,10 @@ import (
 
 // Local is a harness.Attacker that sends from this process.
 //
-// The requests to the control target are a second stream with a schedule of
-// its own, over the same connections. Ids are spec.IDPrefix and the number in
-// the stream, with a "c" between them for the control target: r0, r1, rc0.
+// The requests to the control target are a second loop with a schedule of its
+// own, over the same connections. Ids are spec.IDPrefix and the number in the
+// loop, with a "c" between them for the control target: r0, r1, rc0. Those of
+// streams have an "s", the stream's number and which try it is: rs0-0, rs0-1.
 //
 // The schedule covers spec.Limit; requests that are late by then are sent for
 // at most ten seconds more. A redirect is not followed and counts as ok.
@@ -29,40 +30,46 @@ func (Local) Attack(ctx context.Context, spec harness.AttackSpec, each func(harn
 	if err := check(spec); err != nil {
 		return harness.AttackStats{}, err
 	}
-	transport := newTransport(spec.Load, spec.Target.Nodes)
-	defer transport.CloseIdleConnections()
+	connections := openConnections(ctx, spec.Load, spec.Target)
+	defer connections.close()
 	// A pause of each must not hold up the sending.
 	requests := make(chan harness.Request, 1<<14)
 	begin := time.Now()
 	clock := harness.ClockAt(spec.Anchor)
-	newStream := func(url, prefix string, rate int, control bool) (*stream, error) {
+	body := content(spec.Load.BodySize)
+	newLoop := func(url, prefix string, rate int, control bool) (*loop, error) {
 		s := schedule{begin: begin, rate: rate}
 		p, err := newPacer(ctx, s, spec.Limit.Duration)
 		if err != nil {
 			return nil, fmt.Errorf("attack: %w", err)
 		}
-		return &stream{url: url, pacer: p, recorder: &recorder{
-			schedule: s, clock: clock, transport: transport, timeout: spec.Load.Timeout.Duration,
+		return &loop{url: url, pacer: p, recorder: &recorder{
+			schedule: s, clock: clock, connections: connections, timeout: spec.Load.Timeout.Duration, body: body,
 			prefix: prefix, control: control, requests: requests,
 		}}, nil
 	}
-	app, err := newStream(spec.Target.URL, spec.IDPrefix, spec.Load.Rate, false)
+	app, err := newLoop(spec.Target.URL, spec.IDPrefix, spec.Load.Rate, false)
 	if err != nil {
 		return harness.AttackStats{}, err
 	}
 	defer app.pacer.alarm.close()
-	streams := []*stream{app}
+	loops := []*loop{app}
 	if spec.Load.ControlRate > 0 {
-		control, err := newStream(spec.Target.ControlURL, spec.IDPrefix+"c", spec.Load.ControlRate, true)
+		control, err := newLoop(spec.Target.ControlURL, spec.IDPrefix+"c", spec.Load.ControlRate, true)
 		if err != nil {
 			return harness.AttackStats{}, err
 		}
 		defer control.pacer.alarm.close()
-		streams = append(streams, control)
+		loops = append(loops, control)
 	}
 	var running sync.WaitGroup
-	for _, s := range streams {
-		running.Go(s.attack)
+	for _, l := range loops {
+		running.Go(l.attack)
+	}
+	if n := spec.Load.Streams; n > 0 {
+		lasting, end := context.WithDeadline(ctx, begin.Add(spec.Limit.Duration))
+		defer end()
+		running.Go(func() { newStreams(spec, begin, clock, requests).run(lasting, n) })
 	}
 	go func() {
 		running.Wait()
@@ -77,11 +84,11 @@ func (Local) Attack(ctx context.Context, spec harness.AttackSpec, each func(harn
 	var sending time.Duration
 	results, firstErr := 0, ""
 	var errs []error
-	for _, s := range streams {
-		sending = max(sending, s.sending(spec.Limit.Duration))
-		results += s.results
-		firstErr = cmp.Or(firstErr, s.err)
-		errs = append(errs, s.pacer.err)
+	for _, l := range loops {
+		sending = max(sending, l.sending(spec.Limit.Duration))
+		results += l.results
+		firstErr = cmp.Or(firstErr, l.err)
+		errs = append(errs, l.pacer.err)
 	}
 	if results != stats.sent() {
 		errs = append(errs, fmt.Errorf("%d of %d requests were not sent: %s", results-stats.sent(), results, firstErr))
@@ -92,8 +99,8 @@ func (Local) Attack(ctx context.Context, spec harness.AttackSpec, each func(harn
 	return stats.result(sending), nil
 }
 
-// stream is one vegeta attack.
-type stream struct {
+// loop is one vegeta attack.
+type loop struct {
 	pacer    *pacer
 	recorder *recorder
 	url      string
@@ -102,23 +109,27 @@ type stream struct {
 }
 
 // attack sends until the pacer stops and every request has ended.
-func (s *stream) attack() {
+func (l *loop) attack() {
 	attacker := vegeta.NewAttacker(
-		vegeta.Client(&http.Client{Transport: s.recorder}),
+		vegeta.Client(&http.Client{Transport: l.recorder}),
 		vegeta.Redirects(vegeta.NoFollow),
 	)
-	target := vegeta.NewStaticTargeter(vegeta.Target{Method: http.MethodGet, URL: s.url})
-	for r := range attacker.Attack(target, s.pacer, 0, "") {
-		s.results++
-		s.err = cmp.Or(s.err, r.Error)
+	method := http.MethodGet
+	if len(l.recorder.body) > 0 {
+		method = http.MethodPost
+	}
+	target := vegeta.NewStaticTargeter(vegeta.Target{Method: method, URL: l.url})
+	for r := range attacker.Attack(target, l.pacer, 0, "") {
+		l.results++
+		l.err = cmp.Or(l.err, r.Error)
 	}
 }
 
 // sending is how long requests were sent: until ctx ended, or for the whole
 // schedule.
-func (s *stream) sending(limit time.Duration) time.Duration {
-	d := s.pacer.ended.Sub(s.pacer.begin)
-	if s.pacer.ctx.Err() == nil {
+func (l *loop) sending(limit time.Duration) time.Duration {
+	d := l.pacer.ended.Sub(l.pacer.begin)
+	if l.pacer.ctx.Err() == nil {
 		d = max(d, limit)
 	}
 	return d

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,8 +49,8 @@ func attack(t *testing.T, ctx context.Context, spec harness.AttackSpec) ([]harne
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stats.Sent != len(requests) {
-		t.Errorf("stats tell of %d requests, there are %d", stats.Sent, len(requests))
+	if stats.Sent+stats.Streams != len(requests) {
+		t.Errorf("stats tell of %d requests and %d streams, there are %d", stats.Sent, stats.Streams, len(requests))
 	}
 	return requests, stats
 }
@@ -107,7 +106,7 @@ func number(t *testing.T, id string) int {
 // TestOutcomes has a server fail requests in every way, and wants each of them
 // counted as what it is, on new connections and on reused ones.
 func TestOutcomes(t *testing.T) {
-	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew} {
+	for _, connections := range []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew, harness.ConnectionsLongLived} {
 		t.Run(string(connections), func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,6 +122,9 @@ func TestOutcomes(t *testing.T) {
 			n := each * len(misdeeds)
 			spec := attackSpec(server.URL, time.Duration(n)*5*time.Millisecond)
 			spec.Load.Connections, spec.Load.Timeout = connections, harness.Dur(3*time.Second)
+			if connections == harness.ConnectionsLongLived {
+				spec.Load.LongLived = 4
+			}
 			spec.Target.ControlURL, spec.Load.ControlRate = server.URL+"/control", 20
 			requests, stats := attack(t, t.Context(), spec)
 
@@ -191,84 +193,6 @@ func TestOpenLoop(t *testing.T) {
 	requests, _ := attack(t, t.Context(), attackSpec(server.URL, n*5*time.Millisecond))
 	if got := count(requests); len(requests) != n || got[harness.OutcomeOK] != n {
 		t.Errorf("%v, want %d ok", got, n)
-	}
-}
-
-// TestNoHiddenRetry wants a request on a dead connection to fail, where
-// net/http would send it once more.
-func TestNoHiddenRetry(t *testing.T) {
-	url, seen, answered := closing(t)
-	// That this server does make net/http do so is half of the test.
-	client := &http.Client{Transport: &http.Transport{}}
-	for id := range 2 {
-		r, err := http.NewRequest(http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set(harness.RequestIDHeader, fmt.Sprint("plain", id))
-		answer, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-	}
-	client.CloseIdleConnections()
-	if seen()["plain1"] != 2 {
-		t.Fatalf("net/http sent a request on a dead connection %d times, want 2", seen()["plain1"])
-	}
-
-	requests, _ := attack(t, t.Context(), attackSpec(url, 500*time.Millisecond))
-	if len(requests) != 100 {
-		t.Errorf("%d requests, want 100", len(requests))
-	}
-	times, ok := seen(), answered()
-	for _, r := range requests {
-		if times[r.ID] != 1 {
-			t.Errorf("the server got request %s %d times", r.ID, times[r.ID])
-		}
-		// A reused connection may also be one that was opened and not used.
-		want := harness.OutcomeEOF
-		if ok[r.ID] == 1 {
-			want = harness.OutcomeOK
-		}
-		if r.Outcome != want || r.Attempts != 1 {
-			t.Errorf("request %s, reused %v: %s (%s) with %d connections, want %s with 1", r.ID, r.Reused, r.Outcome, r.Error, r.Attempts, want)
-		}
-	}
-	if count(requests)[harness.OutcomeEOF] == 0 {
-		t.Error("no connection was reused")
-	}
-}
-
-// TestServerClosedIdle sends on a connection that was closed while idle.
-// Depending on who is first, the transport opens a new one, or fails before or
-// after it has written: in no case may it send twice, nor the cause be unknown.
-func TestServerClosedIdle(t *testing.T) {
-	var seen sync.Map
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(harness.RequestIDHeader)
-		if _, twice := seen.Swap(id, true); twice {
-			t.Errorf("request %s came twice", id)
-		}
-		c, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") // keeps alive, it says
-		c.Close()
-	}))
-	defer server.Close()
-	spec := attackSpec(server.URL, 500*time.Millisecond)
-	spec.Load.Rate = 1000
-	requests, _ := attack(t, t.Context(), spec)
-	for _, r := range requests {
-		switch r.Outcome {
-		case harness.OutcomeOK, harness.OutcomeEOF, harness.OutcomeReset:
-		default:
-			t.Errorf("request %s: %s (%s)", r.ID, r.Outcome, r.Error)
-		}
 	}
 }
 

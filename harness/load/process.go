@@ -118,7 +118,7 @@ func (w *worker) watch(ctx context.Context, spec harness.AttackSpec, ended <-cha
 // the protocol is killed: nobody would read what it writes.
 func (w *worker) read(each func(harness.Request)) (stats harness.AttackStats, err error) {
 	lines := bufio.NewReaderSize(w.stdout, 1<<16)
-	requests, done := 0, false
+	requests, streams, done := 0, 0, false
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF && len(line) == 0 {
@@ -131,7 +131,11 @@ func (w *worker) read(each func(harness.Request)) (stats harness.AttackStats, er
 		err = json.Unmarshal(line, &m)
 		switch {
 		case err == nil && m.Request != nil && !done:
-			requests++
+			if m.Request.Stream {
+				streams++
+			} else {
+				requests++
+			}
 			each(*m.Request)
 		case err == nil && m.Stats != nil && !done:
 			stats, done = *m.Stats, true
@@ -148,6 +152,9 @@ func (w *worker) read(each func(harness.Request)) (stats harness.AttackStats, er
 	}
 	if requests != stats.Sent {
 		return stats, fmt.Errorf("told of %d requests but sent %d", requests, stats.Sent)
+	}
+	if streams != stats.Streams {
+		return stats, fmt.Errorf("told of %d streams but had %d", streams, stats.Streams)
 	}
 	return stats, nil
 }

@@ -50,6 +50,7 @@ func beHelper(what string) error {
 		"empty":     request + "{}\n",
 		"no stats":  request,
 		"lost":      request + stats(2),
+		"no stream": request + `{"stats":{"sent":1,"streams":1}}` + "\n",
 		"goes on":   request + stats(1) + request,
 		"own error": request + `{"error":"own fault"}` + "\n",
 		"exit 3":    request + stats(1),
@@ -102,6 +103,45 @@ func TestProcess(t *testing.T) {
 	}
 	if !cmd().ProcessState.Success() {
 		t.Errorf("the worker ended with %s", cmd().ProcessState)
+	}
+}
+
+// TestProcessLoad wants every kind of load to get to the worker and back.
+func TestProcessLoad(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stream" {
+			endless(w, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if r.ProtoMajor != 2 || r.Method != http.MethodPost || err != nil || len(body) != 100 {
+			t.Errorf("%s %s with %d bytes (%v), want a POST by HTTP/2 with 100", r.Proto, r.Method, len(body), err)
+		}
+		echo(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	spec := attackSpec(server.URL, 200*time.Millisecond)
+	spec.Load.HTTP2, spec.Load.BodySize = true, 100
+	spec.Load.Connections, spec.Load.LongLived = harness.ConnectionsLongLived, 3
+	spec.Load.Streams, spec.Target.StreamURL = 2, server.URL+"/stream"
+	process, _ := workerProcess("worker")
+	streams := 0
+	stats, err := process.Attack(t.Context(), spec, func(r harness.Request) {
+		if r.Failed() {
+			t.Errorf("request %+v", r)
+		}
+		if r.Stream {
+			streams++
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.Sent != 40 || stats.Streams != 2 || streams != 2 {
+		t.Errorf("stats %+v and %d streams: want 40 requests and 2 streams", stats, streams)
 	}
 }
 
@@ -169,6 +209,7 @@ func TestProcessGoesWrong(t *testing.T) {
 		"empty":     "{}",
 		"no stats":  "after 1 requests without stats",
 		"lost":      "told of 1 requests but sent 2",
+		"no stream": "told of 0 streams but had 1",
 		"goes on":   "out of place",
 		"own error": "own fault (exit status 3)",
 		"exit 3":    "exit status 3",

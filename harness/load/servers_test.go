@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -18,6 +19,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(harness.PodHeader, "app-1")
 	fmt.Fprintf(w, "%s\napp-1\n", r.Header.Get(harness.RequestIDHeader))
 }
+
+// quiet keeps a server's complaints about its clients out of the tests' output.
+var quiet = log.New(io.Discard, "", 0)
 
 // misdeeds are the ways in which a server can fail a request.
 var misdeeds = []struct {
@@ -91,6 +95,9 @@ func closing(t *testing.T) (url string, got, answered func() map[string]int) {
 				return
 			}
 			id := r.Header.Get(harness.RequestIDHeader)
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
 			mu.Lock()
 			came[id]++
 			if n == 0 {

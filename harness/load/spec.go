@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"lameduck/harness"
@@ -20,18 +21,30 @@ func check(spec harness.AttackSpec) error {
 	l := spec.Load
 	want(l.Rate > 0, "rate is %d: want at least 1 request per second", l.Rate)
 	want(l.ControlRate >= 0, "control rate is %d: want 0 or more requests per second", l.ControlRate)
-	want(l.Connections == harness.ConnectionsPooled || l.Connections == harness.ConnectionsNew,
-		"connections is %q: want %s or %s", l.Connections, harness.ConnectionsPooled, harness.ConnectionsNew)
+	known := []harness.Connections{harness.ConnectionsPooled, harness.ConnectionsNew, harness.ConnectionsLongLived}
+	want(slices.Contains(known, l.Connections), "connections is %q: want one of %v", l.Connections, known)
+	want((l.Connections == harness.ConnectionsLongLived) == (l.LongLived > 0) && l.LongLived >= 0,
+		"long-lived connections are %d with connections %q: want 1 or more with %s, and 0 with others", l.LongLived, l.Connections, harness.ConnectionsLongLived)
+	want(l.BodySize >= 0, "body size is %d: want 0 or more bytes", l.BodySize)
+	want(l.Streams >= 0, "streams is %d: want 0 or more", l.Streams)
 	want(l.Timeout.Duration > 0, "timeout is %s: want more than 0s", l.Timeout)
 	want(spec.Limit.Duration > 0, "limit is %s: want more than 0s", spec.Limit)
 	want(!spec.Anchor.Wall.IsZero(), "anchor is not set: want that of the trial's clock")
-	if err := checkURL(spec.Target.URL); err != nil {
-		errs = append(errs, fmt.Errorf("target URL %q: %w", spec.Target.URL, err))
-	}
-	if l.ControlRate > 0 {
-		if err := checkURL(spec.Target.ControlURL); err != nil {
-			errs = append(errs, fmt.Errorf("control URL %q: %w", spec.Target.ControlURL, err))
+	target := spec.Target
+	checkTarget := func(name, text string) {
+		u, err := parseURL(text, l.HTTP2)
+		want(err == nil, "%s %q: %w", name, text, err)
+		if first, ferr := url.Parse(target.URL); err == nil && ferr == nil && name == controlURL {
+			want(u.Scheme == first.Scheme && u.Host == first.Host,
+				"%s %q: want the scheme and host of the target URL %q, whose connections it shares", name, text, target.URL)
 		}
+	}
+	checkTarget("target URL", target.URL)
+	if l.ControlRate > 0 {
+		checkTarget(controlURL, target.ControlURL)
+	}
+	if l.Streams > 0 {
+		checkTarget("stream URL", target.StreamURL)
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("attack: %w", errors.Join(errs...))
@@ -39,18 +52,22 @@ func check(spec harness.AttackSpec) error {
 	return nil
 }
 
-func checkURL(text string) error {
+const controlURL = "control URL"
+
+func parseURL(text string, http2 bool) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return nil, err
+	case http2 && (u.Scheme != "https" || u.Host == ""):
+		return nil, errors.New("want https://host with HTTP/2, with an optional port and path")
+	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+		return nil, errors.New("want http://host or https://host, with an optional port and path")
 	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errors.New("want http://host or https://host, with an optional port and path")
-	}
-	return nil
+	return u, nil
 }
 
-// schedule is the plan of one stream of requests: number n is due n/rate
+// schedule is the plan of one loop: number n is due n/rate
 // seconds after begin.
 type schedule struct {
 	begin time.Time

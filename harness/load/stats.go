@@ -9,15 +9,24 @@ import (
 
 // statistics collect what harness.AttackStats tells. Every lateness is kept, 8
 // bytes each, so that the percentiles are exact.
-type statistics struct{ lateness []time.Duration }
+type statistics struct {
+	lateness []time.Duration
+	streams  int
+}
 
-func (s *statistics) add(r harness.Request) { s.lateness = append(s.lateness, r.Sent-r.Planned) }
+func (s *statistics) add(r harness.Request) {
+	if r.Stream {
+		s.streams++
+		return
+	}
+	s.lateness = append(s.lateness, r.Sent-r.Planned)
+}
 
 func (s *statistics) sent() int { return len(s.lateness) }
 
 // result gives the figures of requests that were sent for the given time.
 func (s *statistics) result(sending time.Duration) harness.AttackStats {
-	stats := harness.AttackStats{Sent: s.sent(), Elapsed: sending}
+	stats := harness.AttackStats{Sent: s.sent(), Streams: s.streams, Elapsed: sending}
 	if sending > 0 {
 		stats.AchievedRate = float64(stats.Sent) / sending.Seconds()
 	}

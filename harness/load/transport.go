@@ -5,62 +5,28 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"lameduck/harness"
 )
 
-// idleTimeout is less than a load balancer's (60 s by default, AWS user guide,
-// idle_timeout.timeout_seconds): a client that keeps connections for longer
-// than their server does gets errors that nobody else is to blame for.
-const idleTimeout = 30 * time.Second
-
-// newTransport makes the clients' side of the connections. Nothing in it
-// limits how many there are: a limit would close the open loop.
-func newTransport(l harness.Load, nodes []string) *http.Transport {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	// A dial is not ended by its request's context, so it has a timeout as well.
-	dialer := &net.Dialer{Timeout: l.Timeout.Duration}
-	return &http.Transport{
-		DialContext:         inTurn(dialer, nodes),
-		DisableKeepAlives:   l.Connections == harness.ConnectionsNew,
-		MaxIdleConnsPerHost: 1 << 20, // 0 would be 2
-		IdleConnTimeout:     idleTimeout,
-		DisableCompression:  true,
-		Protocols:           &protocols,
-	}
-}
-
-// inTurn dials the nodes one after the other, whatever address is asked for.
-func inTurn(d *net.Dialer, nodes []string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	if len(nodes) == 0 {
-		return d.DialContext
-	}
-	var next atomic.Uint64
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		node := nodes[(next.Add(1)-1)%uint64(len(nodes))]
-		return d.DialContext(ctx, network, node)
-	}
-}
-
-// recorder is the http.RoundTripper of one stream. It makes the record of each
+// recorder is the http.RoundTripper of one loop. It makes the record of each
 // request and sends it to requests.
 type recorder struct {
 	schedule
-	clock     harness.Clock
-	transport *http.Transport
-	timeout   time.Duration // of one request, body included
-	prefix    string        // of ids
-	control   bool
-	requests  chan<- harness.Request
+	clock       harness.Clock
+	connections connections
+	timeout     time.Duration // of one request, body included
+	body        []byte        // of each request; empty: none
+	prefix      string        // of ids
+	control     bool
+	requests    chan<- harness.Request
 }
+
+const userAgent = "lameduck"
 
 // seqHeader is where vegeta tells a request's number.
 const seqHeader = "X-Vegeta-Seq"
@@ -79,15 +45,10 @@ func (t *recorder) RoundTrip(in *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(in.Context(), t.timeout)
 	defer cancel()
-	out := in.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(c httptrace.GotConnInfo) {
-			r.Attempts++
-			r.Reused = c.Reused
-		},
-	}))
-	out.Header = http.Header{harness.RequestIDHeader: {r.ID}, "User-Agent": {"lameduck"}}
-	sendOnce(out)
-	answer, err := t.transport.RoundTrip(out)
+	out := in.WithContext(ctx)
+	out.Header = http.Header{harness.RequestIDHeader: {r.ID}, "User-Agent": {userAgent}}
+	setBody(out, t.body)
+	answer, err := t.connections.send(out, &r)
 	failure := err
 	if err != nil {
 		r.Outcome = classify(err, false)
@@ -105,23 +66,20 @@ func (t *recorder) RoundTrip(in *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// sendOnce keeps net/http from sending a request without a body again, which it
-// does unasked when it had a reused connection that turned out to be dead. It
-// can not when there is a body that can not be had again (http.Transport's docs,
-// on idempotent requests): one that is neither nil nor http.NoBody, without a
-// GetBody. This one is empty. The transfer encoding keeps net/http from trying
-// whether it is, which it does in a goroutine, and after 200 ms of a busy
-// machine with the wrong result. Nothing of this is to be seen in what is sent.
-func sendOnce(r *http.Request) {
-	r.Body, r.GetBody = emptyBody{}, nil
-	r.ContentLength = -1
-	r.TransferEncoding = []string{"identity"}
+// content is what a body of this size holds: the same in each.
+func content(size int) []byte {
+	const line = "lameduck 0123456789 abcdefghijklmnopqrstuvwxyz 0123456789 0123\n"
+	return bytes.Repeat([]byte(line), size/len(line)+1)[:size]
 }
 
-type emptyBody struct{}
-
-func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
-func (emptyBody) Close() error             { return nil }
+// setBody makes the request send a body. It has no GetBody, so that net/http can
+// not send it twice.
+func setBody(r *http.Request, body []byte) {
+	r.Body, r.GetBody, r.ContentLength = http.NoBody, nil, int64(len(body))
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+}
 
 // heads are buffers for the first bytes of bodies.
 var heads = sync.Pool{New: func() any { return new([512]byte) }}
@@ -133,28 +91,46 @@ func judge(answer *http.Response, id string) (harness.Outcome, error) {
 	defer heads.Put(buf)
 	head, err := readBody(answer.Body, buf[:])
 	answer.Body.Close()
-	switch s := answer.StatusCode; {
-	case s == http.StatusBadGateway:
-		return harness.Outcome502, nil
-	case s == http.StatusServiceUnavailable:
-		return harness.Outcome503, nil
-	case s == http.StatusGatewayTimeout:
-		return harness.Outcome504, nil
-	case s >= 500:
-		return harness.Outcome5xx, nil
-	case s >= 400:
-		return harness.Outcome4xx, nil
-	case err != nil:
+	if o := ofStatus(answer.StatusCode); o != harness.OutcomeOK {
+		return o, nil
+	}
+	if err != nil {
 		return classify(err, true), err
 	}
-	// Only the built-in application, which gives its pod's name, is known to
-	// begin its body with the request's id; a user's own need not.
-	if answer.Header.Get(harness.PodHeader) != "" {
-		if line, _, _ := bytes.Cut(head, []byte("\n")); string(line) != id {
-			return harness.OutcomeWrongBody, fmt.Errorf("body is for request %.40q", line)
-		}
+	if err := checkHead(answer, head, id); err != nil {
+		return harness.OutcomeWrongBody, err
 	}
 	return harness.OutcomeOK, nil
+}
+
+// ofStatus is the outcome of an answer with this status and a right body.
+func ofStatus(s int) harness.Outcome {
+	switch {
+	case s == http.StatusBadGateway:
+		return harness.Outcome502
+	case s == http.StatusServiceUnavailable:
+		return harness.Outcome503
+	case s == http.StatusGatewayTimeout:
+		return harness.Outcome504
+	case s >= 500:
+		return harness.Outcome5xx
+	case s >= 400:
+		return harness.Outcome4xx
+	}
+	return harness.OutcomeOK
+}
+
+// checkHead says whether a body that begins like this is that of the request.
+// Only the built-in application, which gives its pod's name, is known to begin
+// its body with the request's id; a user's own need not.
+func checkHead(answer *http.Response, head []byte, id string) error {
+	if answer.Header.Get(harness.PodHeader) == "" {
+		return nil
+	}
+	if line, _, _ := bytes.Cut(head, []byte("\n")); string(line) != id {
+		return fmt.Errorf("body is for request %.40q", line)
+	}
+	return nil
 }
 
 // readBody reads to the end and returns the first bytes, as many as fit in buf.

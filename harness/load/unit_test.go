@@ -60,7 +60,16 @@ func TestSpecIsRefused(t *testing.T) {
 		"timeout is 0s":      func(s *harness.AttackSpec) { s.Load.Timeout = harness.Dur(0) },
 		"limit is 0s":        func(s *harness.AttackSpec) { s.Limit = harness.Dur(0) },
 		`connections is ""`:  func(s *harness.AttackSpec) { s.Load.Connections = "" },
-		"anchor":             func(s *harness.AttackSpec) { s.Anchor = harness.Anchor{} },
+		"long-lived connections are 0 with connections \"long-lived\": want 1 or more": func(s *harness.AttackSpec) { s.Load.Connections = harness.ConnectionsLongLived },
+		"long-lived connections are 5":  func(s *harness.AttackSpec) { s.Load.LongLived = 5 },
+		"body size is -1":               func(s *harness.AttackSpec) { s.Load.BodySize = -1 },
+		"streams is -1":                 func(s *harness.AttackSpec) { s.Load.Streams = -1 },
+		`stream URL ""`:                 func(s *harness.AttackSpec) { s.Load.Streams = 1 },
+		"want https://host with HTTP/2": func(s *harness.AttackSpec) { s.Load.HTTP2 = true },
+		`control URL "http://127.0.0.1:2/": want the scheme and host of the target URL "http://127.0.0.1:1"`: func(s *harness.AttackSpec) {
+			s.Load.ControlRate, s.Target.ControlURL = 1, "http://127.0.0.1:2/"
+		},
+		"anchor": func(s *harness.AttackSpec) { s.Anchor = harness.Anchor{} },
 	} {
 		spec := attackSpec("http://127.0.0.1:1", time.Second)
 		edit(&spec)

@@ -8,6 +8,9 @@
 //	    events.jsonl            one harness.Event a line
 //	    lb.jsonl app.jsonl      what load balancer and application logged, as they wrote it
 //	    trial.json              harness.TrialResult; written last: without it the trial is incomplete
+//	  0007.2-...                the second attempt, if the first was invalid
+//	  interrupted/              trials that were cut off before the run was resumed, as they were
+//	  resumed.json              Resumption, one for each time the run was resumed
 //	  end.json                  harness.RunEnd; without it, or without Complete, the run is incomplete
 //
 // JSON files appear whole, by rename. The line files grow while the trial runs

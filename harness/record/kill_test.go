@@ -82,7 +82,10 @@ func child(t *testing.T, name, arg string) *exec.Cmd {
 	return cmd
 }
 
-func TestKilledWriterLeavesAReadableRecord(t *testing.T) {
+// killedRun starts a run in another process and kills it in its first trial.
+// before is called while it is written.
+func killedRun(t *testing.T, before func(dir string)) (dir string) {
+	t.Helper()
 	cmd := child(t, "write forever", t.TempDir())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -95,11 +98,17 @@ func TestKilledWriterLeavesAReadableRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir = strings.TrimSpace(line)
+	before(dir)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // says that it was killed
-	r, err := Open(strings.TrimSpace(line))
+	return dir
+}
+
+func TestKilledWriterLeavesAReadableRecord(t *testing.T) {
+	r, err := Open(killedRun(t, func(string) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +122,42 @@ func TestKilledWriterLeavesAReadableRecord(t *testing.T) {
 	for i, q := range got {
 		if q != aRequest(i) {
 			t.Fatalf("request %d is %+v", i, q)
+		}
+	}
+}
+
+// A run that was killed is completed by another process, and not before it has
+// ended.
+func TestKilledRunIsResumed(t *testing.T) {
+	dir := killedRun(t, func(dir string) {
+		if _, _, err := Reopen(dir); err == nil || !strings.HasSuffix(err.Error(), "is being written by another process: wait for its end") {
+			t.Errorf("while it is written: %v", err)
+		}
+	})
+	s, r, err := Reopen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remaining := r.Remaining("next")
+	if len(remaining) != len(r.Run.Plan.Trials) {
+		t.Fatalf("%d trials remain, want %d", len(remaining), len(r.Run.Plan.Trials))
+	}
+	if err := s.Resume(r, Resumption{ID: "next"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, trial := range remaining {
+		attempted(t, s, trial, harness.VerdictPass, 2)
+	}
+	if err := s.Finish(harness.RunEnd{Complete: true}); err != nil {
+		t.Fatal(err)
+	}
+	r = reopen(t, s)
+	if !r.Complete() || len(r.Remaining("")) > 0 || len(r.CutOff) != 1 || len(r.Warnings) > 0 {
+		t.Errorf("complete %t, remaining %v, cut off %v, warnings %v", r.Complete(), r.Remaining(""), r.CutOff, r.Warnings)
+	}
+	for _, trial := range r.Trials {
+		if got, _ := requests(t, trial); len(got) != 2 || trial.Result.Trial.RunID != "next" {
+			t.Errorf("trial %d: %d requests of run %s, want 2 of next", trial.Number, len(got), trial.Result.Trial.RunID)
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"lameduck/harness"
 )
@@ -20,8 +18,14 @@ type Reader struct {
 	Run harness.Run
 	// End is nil when the run was cut off before it could say how it ended.
 	End *harness.RunEnd
-	// Trials has every trial of the plan, in the plan's order.
+	// Trials has every trial of the plan, in the plan's order, and behind an
+	// invalid one its further attempts.
 	Trials []Trial
+	// Resumed are the times at which the run was taken up again.
+	Resumed []Resumption
+	// CutOff are the directories of trials that were cut off before that. They
+	// are kept, but not read.
+	CutOff []fs.DirEntry
 	// Warnings are about the directory as a whole.
 	Warnings []Warning
 }
@@ -29,7 +33,8 @@ type Reader struct {
 // Complete says whether the run went through to its end.
 func (r *Reader) Complete() bool { return r.End != nil && r.End.Complete }
 
-// Trial is one planned trial and what there is of it.
+// Trial is one attempt of a planned trial and what there is of it. Its Attempt
+// is 1 or more, also in a record of format 1.
 type Trial struct {
 	harness.Trial
 	// Dir is empty when the trial was never started.
@@ -103,6 +108,13 @@ func Open(dir string) (*Reader, error) {
 	if r.End, err = readJSON[harness.RunEnd](filepath.Join(dir, endFile)); err != nil {
 		return nil, fmt.Errorf("open run: %w", err)
 	}
+	resumed, err := readJSON[[]Resumption](filepath.Join(dir, resumedFile))
+	if err != nil {
+		return nil, fmt.Errorf("open run: %w", err)
+	}
+	if resumed != nil {
+		r.Resumed = *resumed
+	}
 	if err := r.findTrials(); err != nil {
 		return nil, fmt.Errorf("open run: %w", err)
 	}
@@ -111,23 +123,9 @@ func Open(dir string) (*Reader, error) {
 
 // findTrials joins the plan with the directories, by the trial's number.
 func (r *Reader) findTrials() error {
-	entries, err := os.ReadDir(r.Dir)
+	dirs, err := r.trialDirs()
 	if err != nil {
 		return err
-	}
-	dirs := make(map[int]string)
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		digits, _, _ := strings.Cut(entry.Name(), "-")
-		number, err := strconv.Atoi(digits)
-		planned := err == nil && slices.ContainsFunc(r.Run.Plan.Trials, func(t harness.Trial) bool { return t.Number == number })
-		if !planned || dirs[number] != "" {
-			r.Warnings = append(r.Warnings, Warning{entry.Name(), "is not the directory of a planned trial; it is left out"})
-			continue
-		}
-		dirs[number] = entry.Name()
 	}
 	seen := make(map[int]bool)
 	for _, planned := range r.Run.Plan.Trials {
@@ -135,18 +133,70 @@ func (r *Reader) findTrials() error {
 			return fmt.Errorf("%s: trial %d is planned twice", filepath.Join(r.Dir, runFile), planned.Number)
 		}
 		seen[planned.Number] = true
-		t := Trial{Trial: planned}
-		if name, ok := dirs[planned.Number]; ok {
-			t.Dir = filepath.Join(r.Dir, name)
-			if t.Result, err = readJSON[harness.TrialResult](filepath.Join(t.Dir, trialFile)); err != nil {
-				return err
+		for attempt := 1; attempt <= harness.MaxAttempts; attempt++ {
+			planned.Attempt = attempt
+			name, started := dirs[trialKey{planned.Number, attempt}]
+			if !started && attempt > 1 {
+				continue
 			}
-			if t.Result != nil && t.Result.Trial.Cell != planned.Cell {
-				return fmt.Errorf("%s: is about the cell %q, but the plan's trial %d is about %q",
-					filepath.Join(t.Dir, trialFile), t.Result.Trial.Cell, planned.Number, planned.Cell)
+			t := Trial{Trial: planned}
+			if started {
+				if err := t.readResult(filepath.Join(r.Dir, name)); err != nil {
+					return err
+				}
 			}
+			r.Trials = append(r.Trials, t)
 		}
-		r.Trials = append(r.Trials, t)
+	}
+	return nil
+}
+
+// trialKey is what tells a trial's directory from others.
+type trialKey struct{ number, attempt int }
+
+// trialDirs finds the directories of planned trials, and those of trials that
+// were cut off before the run was resumed.
+func (r *Reader) trialDirs() (map[trialKey]string, error) {
+	entries, err := os.ReadDir(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	dirs := make(map[trialKey]string)
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		if entry.Name() == cutOffDir {
+			if r.CutOff, err = os.ReadDir(filepath.Join(r.Dir, cutOffDir)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		number, attempt, err := parseTrialDir(entry.Name())
+		key := trialKey{number, attempt}
+		planned := err == nil && slices.ContainsFunc(r.Run.Plan.Trials, func(t harness.Trial) bool { return t.Number == number })
+		if !planned || dirs[key] != "" {
+			r.Warnings = append(r.Warnings, Warning{entry.Name(), "is not the directory of a planned trial; it is left out"})
+			continue
+		}
+		dirs[key] = entry.Name()
+	}
+	return dirs, nil
+}
+
+// readResult reads a trial's result, if there is one, from its directory.
+func (t *Trial) readResult(dir string) (err error) {
+	t.Dir = dir
+	path := filepath.Join(dir, trialFile)
+	if t.Result, err = readJSON[harness.TrialResult](path); err != nil || t.Result == nil {
+		return err
+	}
+	if t.Result.Trial.Cell != t.Cell {
+		return fmt.Errorf("%s: is about the cell %q, but the plan's trial %d is about %q", path, t.Result.Trial.Cell, t.Number, t.Cell)
+	}
+	t.Result.Trial.Attempt = max(1, t.Result.Trial.Attempt) // format 1 has none
+	if t.Result.Trial.Attempt != t.Attempt {
+		return fmt.Errorf("%s: is about attempt %d, but its directory is that of attempt %d", path, t.Result.Trial.Attempt, t.Attempt)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func aRun() harness.Run {
 	}
 	for n := range 4 {
 		run.Plan.Trials = append(run.Plan.Trials, harness.Trial{
-			Number: n + 1, Repeat: n/2 + 1, RunID: run.ID, Cell: run.Plan.Cells[n%2], Setup: setup})
+			Number: n + 1, Repeat: n/2 + 1, Attempt: 1, RunID: run.ID, Cell: run.Plan.Cells[n%2], Setup: setup})
 	}
 	return run
 }
@@ -370,9 +370,9 @@ func TestPreflight(t *testing.T) {
 }
 
 func TestTrialDirectoryNamesAreSafe(t *testing.T) {
-	got := trialDir(harness.Trial{Number: 12, Cell: harness.Cell{
-		Scenario: "s", TargetType: "ip", Mitigation: "../a b/é", Connections: "new"}})
-	if want := "0012-s-ip-.._a_b__-new"; got != want {
+	got := trialDir(harness.Trial{Number: 12, Attempt: 2, Cell: harness.Cell{
+		Scenario: "s", TargetType: "ip", Mitigation: "../a b/é", Connections: "new", Faults: "lost FIN"}})
+	if want := "0012.2-s-ip-.._a_b__-new-lost_FIN"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

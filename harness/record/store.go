@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 const (
 	runFile      = "run.json"
 	endFile      = "end.json"
+	resumedFile  = "resumed.json"
+	cutOffDir    = "interrupted"
 	trialFile    = "trial.json"
 	requestsFile = "requests.jsonl.zst"
 	eventsFile   = "events.jsonl"
@@ -34,6 +37,7 @@ const timeLayout = "20060102T150405Z"
 type Store struct {
 	dir    string
 	create func(path string) (file, error)
+	lock   *os.File // nil: released
 }
 
 // Create makes the directory of a run below parent, which is made too if it is
@@ -53,11 +57,16 @@ func Create(parent string, run harness.Run) (*Store, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("make run directory: %w", err)
 	}
-	run.Schema = harness.SchemaVersion
-	if err := writeJSON(filepath.Join(dir, runFile), run); err != nil {
+	lock, err := lockDir(dir)
+	if err != nil {
 		return nil, err
 	}
-	return &Store{dir: dir, create: createFile}, nil
+	run.Schema = harness.SchemaVersion
+	if err := writeJSON(filepath.Join(dir, runFile), run); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return &Store{dir: dir, create: createFile, lock: lock}, nil
 }
 
 // Dir is the path of the run directory.
@@ -72,17 +81,50 @@ func (s *Store) Create(t harness.Trial) (harness.TrialRecord, error) {
 	return newTrialRecord(dir, s.create)
 }
 
-// Finish implements harness.Store.
+// Finish implements harness.Store. The run may then be resumed by another
+// process.
 func (s *Store) Finish(end harness.RunEnd) error {
-	return writeJSON(filepath.Join(s.dir, endFile), end)
+	return errors.Join(writeJSON(filepath.Join(s.dir, endFile), end), s.Close())
 }
 
-// trialDir is the name of a trial's directory. The number makes it unique and
-// is what a reader goes by; the rest is for people.
+// Close lets others write the run. Finish does so too.
+func (s *Store) Close() error {
+	if s.lock == nil {
+		return nil
+	}
+	lock := s.lock
+	s.lock = nil
+	return lock.Close()
+}
+
+// trialDir is the name of a trial's directory: 0007-..., or 0007.2-... for its
+// second attempt. The numbers make it unique and are what a reader goes by; the
+// rest is for people.
 func trialDir(t harness.Trial) string {
+	number := fmt.Sprintf("%04d", t.Number)
+	if t.Attempt > 1 {
+		number += fmt.Sprintf(".%d", t.Attempt)
+	}
 	c := t.Cell
-	return fmt.Sprintf("%04d-%s", t.Number, fileName(strings.Join(
-		[]string{c.Scenario, string(c.TargetType), c.Mitigation, string(c.Connections)}, "-")))
+	parts := []string{c.Scenario, string(c.TargetType), c.Mitigation, string(c.Connections)}
+	if c.Faults != "" {
+		parts = append(parts, c.Faults)
+	}
+	return number + "-" + fileName(strings.Join(parts, "-"))
+}
+
+// parseTrialDir reads what trialDir has written.
+func parseTrialDir(name string) (number, attempt int, err error) {
+	numbers, _, _ := strings.Cut(name, "-")
+	first, again, repeated := strings.Cut(numbers, ".")
+	if number, err = strconv.Atoi(first); err != nil || !repeated {
+		return number, 1, err
+	}
+	attempt, err = strconv.Atoi(again)
+	if err == nil && (attempt < 2 || attempt > harness.MaxAttempts) {
+		err = fmt.Errorf("attempt %d: want 2..%d", attempt, harness.MaxAttempts)
+	}
+	return number, attempt, err
 }
 
 // fileName replaces what does not belong into the name of a file.

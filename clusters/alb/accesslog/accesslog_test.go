@@ -146,6 +146,7 @@ func TestLogAppends(t *testing.T) {
 		g.Add(&l)
 		g.Add(&l) // waits for the hour, or Close
 		g.Target([]byte(`{"state":"healthy"}`))
+		g.Settings([]byte(`{"loadBalancer":"ns/app"}`))
 		for range 2 {
 			if err := g.Close(); err != nil {
 				t.Error(err)
@@ -153,7 +154,7 @@ func TestLogAppends(t *testing.T) {
 		}
 		g.Add(&l)
 	}
-	for suffix, want := range map[string]int{".jsonl": 4, ".log": 4, ".targets.jsonl": 2} {
+	for suffix, want := range map[string]int{".jsonl": 4, ".log": 4, ".targets.jsonl": 2, ".settings.jsonl": 2} {
 		data, err := os.ReadFile(filepath.Join(dir, "ns", "app"+suffix))
 		if err != nil || bytes.Count(data, []byte("\n")) != want {
 			t.Errorf("app%s: %v, %q; want %d lines", suffix, err, data, want)

@@ -123,6 +123,9 @@ func (f *file) add(b []byte) {
 	f.mu.Unlock()
 }
 
+// addLine takes a line without its newline.
+func (f *file) addLine(line []byte) { f.add(append(line[:len(line):len(line)], '\n')) }
+
 // signal leaves a token in a channel with room for one.
 func signal(c chan struct{}) {
 	select {

@@ -9,21 +9,23 @@ import (
 
 // The files of one Ingress are <dir>/<namespace>/<ingress> and one of these.
 const (
-	sideSuffix    = ".jsonl"         // one Line as JSON per request
-	entrySuffix   = ".log"           // the same requests as an ALB writes them
-	targetsSuffix = ".targets.jsonl" // changes of targets' states
+	sideSuffix     = ".jsonl"          // one Line as JSON per request
+	entrySuffix    = ".log"            // the same requests as an ALB writes them
+	targetsSuffix  = ".targets.jsonl"  // changes of targets' states
+	settingsSuffix = ".settings.jsonl" // settings that have come into force
 )
 
 // Log is what is written of one load balancer.
 type Log struct {
-	elb                    string
-	side, entries, targets *file
+	elb               string
+	side, entries     *file // requests
+	targets, settings *file
 
 	mu   sync.RWMutex
 	arns map[string]string // by the group's name
 }
 
-// Open opens the three logs of an Ingress and appends to what is there. Lines
+// Open opens the four logs of an Ingress and appends to what is there. Lines
 // about requests are written at most every flush. failed is told of the first
 // line of each log that is lost; no request waits for that.
 func Open(dir, namespace, ingress string, flush time.Duration, failed func(error)) (*Log, error) {
@@ -32,7 +34,7 @@ func Open(dir, namespace, ingress string, flush time.Duration, failed func(error
 		to     **file
 		suffix string
 		flush  time.Duration
-	}{{&g.side, sideSuffix, flush}, {&g.entries, entrySuffix, flush}, {&g.targets, targetsSuffix, 0}} {
+	}{{&g.side, sideSuffix, flush}, {&g.entries, entrySuffix, flush}, {&g.targets, targetsSuffix, 0}, {&g.settings, settingsSuffix, 0}} {
 		opened, err := openFile(filepath.Join(dir, namespace, ingress+f.suffix), f.flush, failed)
 		if err != nil {
 			return nil, errors.Join(err, g.Close())
@@ -73,14 +75,15 @@ func (g *Log) arn(group string) string {
 // Target writes one change of a target's state, without delay: changes are
 // rare, and who waits for a target reads them there. line is JSON without a
 // newline.
-func (g *Log) Target(line []byte) {
-	g.targets.add(append(line[:len(line):len(line)], '\n'))
-}
+func (g *Log) Target(line []byte) { g.targets.addLine(line) }
+
+// Settings writes settings that have come into force, as Target does.
+func (g *Log) Settings(line []byte) { g.settings.addLine(line) }
 
 // Close writes what is left. Lines added later are dropped.
 func (g *Log) Close() error {
 	var errs []error
-	for _, f := range []*file{g.side, g.entries, g.targets} {
+	for _, f := range []*file{g.side, g.entries, g.targets, g.settings} {
 		if f != nil {
 			errs = append(errs, f.close())
 		}

@@ -179,7 +179,7 @@ func lagAnnotations(t *T) {
 	ing := ingress("app", nil)
 	for name, value := range map[string]string{
 		"deregistration-lag": "5s..20s", "registration-lag": "none", "close-idle-at-deregistration": "true", "pool-order": "fifo",
-		"unusable-status": "502", "lose-deregistrations": "true", "weight-lag": "17s",
+		"unusable-status": "502", "lose-deregistrations": "true", "weight-lag": "17s", "targets-api-interval": "30s",
 	} {
 		ing.Annotations["alb.lameduck.dev/"+name] = value
 	}
@@ -191,7 +191,7 @@ func lagAnnotations(t *T) {
 	if l := g.RegistrationLag; l == nil || *l != (elb.Range{}) {
 		t.Errorf("registration lag %v, want none", l)
 	}
-	if g.CloseIdle == nil || !*g.CloseIdle || g.PoolOrder != "fifo" || g.UnusableStatus != 502 || !g.LoseDeregistrations {
+	if g.CloseIdle == nil || !*g.CloseIdle || g.PoolOrder != "fifo" || g.UnusableStatus != 502 || !g.LoseDeregistrations || g.CallInterval != 30*time.Second {
 		t.Errorf("group %+v", g)
 	}
 	if l := w.loadBalancer(t).WeightLag; l == nil || l.Min != 17*time.Second || l.Max != 17*time.Second {

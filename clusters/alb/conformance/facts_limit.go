@@ -16,6 +16,7 @@ func limitFacts() []Fact {
 		{"7-targets-lb", 7, Documented, guideQuotas, "1000 targets per load balancer", targetsPerLoadBalancer},
 		{"7-groups-action", 7, Documented, guideQuotas, "5 target groups per action", groupsPerAction},
 		{"7-groups-lb", 7, Documented, guideQuotas, "100 target groups per load balancer", groupsPerLoadBalancer},
+		{"7-throttled-group", 7, Unknown, notPublished, "an Ingress may have the calls for a group's targets throttled: the first is made, what follows comes late", throttledGroup},
 		{"7-throttling", 7, Documented, apiReference, "calls beyond the token bucket: ThrottlingException, without effect", throttling},
 		{"7-over-quota", 7, Observed, controllerIssues, "exceeding the quota can leave all targets of a group stale: a setting", overQuota},
 		{"7-not-found", 7, Documented, apiReference, "TargetGroupNotFound, and ResourceInUse for a group that a rule names", groupErrors},
@@ -119,6 +120,19 @@ func throttling(t *T) {
 	if h, _ := c.health(target); h.State != elb.StateHealthy {
 		t.Errorf("state %s, want healthy", h.State)
 	}
+}
+
+func throttledGroup(t *T) {
+	target := startTarget(t, scripted.Echo)
+	c := newCloud(t, func(o *cloudOptions) { o.group.CallInterval = never })
+	c.serve(target)
+	wantError(t, "the second call", c.api.DeregisterTargets(t.Context(), frontGroup, addrs(target)), elb.ErrThrottling)
+	if a := c.get(0, "/"); a.status != 200 {
+		t.Errorf("status %d of a target that is not deregistered, want 200", a.status)
+	}
+	c.group.CallInterval = 0
+	t.must(c.api.PutTargetGroup(t.Context(), c.group))
+	c.deregister(target)
 }
 
 // overQuota replaces the only target by two others where one is allowed.

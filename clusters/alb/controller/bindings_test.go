@@ -107,6 +107,21 @@ func TestIPModeFollowsEndpoints(t *testing.T) {
 	w.targets(group, "198.18.0.1:8080")
 }
 
+// TestThrottledTargets: while calls for targets are throttled a target that has
+// gone stays registered; then it is deregistered without another change.
+func TestThrottledTargets(t *testing.T) {
+	api := newFakeAPI()
+	w := start(t, api, Options{}, service("app"), slice("s", ready("198.18.0.1", "198.18.0.2")...), ipIngress("app", 80))
+	w.targets(group, "198.18.0.1:8080", "198.18.0.2:8080")
+	api.with(func() { api.fail["DeregisterTargets"] = elb.ErrThrottling })
+	w.put(slice("s", ready("198.18.0.1")...))
+	w.eventually("retries", func() bool { return api.count("DeregisterTargets") > maxAttempts })
+	w.event("Warning", "ThrottlingException")
+	w.targets(group, "198.18.0.1:8080", "198.18.0.2:8080")
+	api.with(func() { delete(api.fail, "DeregisterTargets") })
+	w.targets(group, "198.18.0.1:8080")
+}
+
 func TestDeregistersBeforeItRegisters(t *testing.T) {
 	var before, after []string
 	for i := range 250 {

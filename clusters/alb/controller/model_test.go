@@ -102,6 +102,7 @@ func TestAnnotationValues(t *testing.T) {
 		overridePrefix+"close-idle-at-deregistration", "false",
 		overridePrefix+"pool-order", "fifo",
 		overridePrefix+"unusable-status", "502",
+		overridePrefix+"targets-api-interval", "30s",
 		overridePrefix+"over-quota", "stale",
 	)
 	m, warnings, err := build(t, services("app"), ing)
@@ -120,7 +121,7 @@ func TestAnnotationValues(t *testing.T) {
 		HealthCheck: elb.HealthCheck{Port: 30081, Protocol: elb.HTTP, Path: "/healthz", Interval: 300 * time.Second, Timeout: 120 * time.Second,
 			Healthy: 10, Unhealthy: 3, Codes: []elb.CodeRange{{Low: 200, High: 200}, {Low: 301, High: 302}}},
 		DeregistrationLag: &elb.Range{Min: 5 * time.Second, Max: 20 * time.Second}, RegistrationLag: &elb.Range{}, LoseDeregistrations: true,
-		CloseIdle: ptr(false), PoolOrder: "fifo", UnusableStatus: 502,
+		CallInterval: 30 * time.Second, CloseIdle: ptr(false), PoolOrder: "fifo", UnusableStatus: 502,
 	}
 	if !reflect.DeepEqual(m.groups[0], want) {
 		t.Errorf("group %+v, want %+v", m.groups[0], want)
@@ -219,6 +220,9 @@ func TestAnnotationErrors(t *testing.T) {
 		{overridePrefix + "unusable-status", "504", "one of 502, 503"},
 		{overridePrefix + "over-quota", "ignore", "one of refuse, stale"},
 		{overridePrefix + "weight-lag", "2h", "within 0s.."},
+		{overridePrefix + "targets-api-interval", "0s", "above 0s"},
+		{overridePrefix + "targets-api-interval", "61m", "at most 1h"},
+		{overridePrefix + "targets-api-interval", "5s..20s", "a time like 30s"},
 		{overridePrefix + "wieght-lag", "1s", "is unknown: want one of"},
 	} {
 		ing := annotated(ingress("app", 80), c.name, c.value)

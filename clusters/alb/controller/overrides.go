@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"lameduck/clusters/alb/elb"
 )
@@ -21,7 +22,7 @@ type overrides map[string]string
 
 var knownOverrides = []string{
 	"close-idle-at-deregistration", "controller-lag", "deregistration-lag", "lose-deregistrations",
-	"over-quota", "pool-order", "registration-lag", "unusable-status", "weight-lag",
+	"over-quota", "pool-order", "registration-lag", "targets-api-interval", "unusable-status", "weight-lag",
 }
 
 // check finds misspelled names: nobody else uses the prefix.
@@ -48,6 +49,19 @@ func (o overrides) lag(name string) (*elb.Range, error) {
 	return &r, nil
 }
 
+// interval reads a time; 0 if it is not set, or none.
+func (o overrides) interval(name string) (time.Duration, error) {
+	v, ok := o[name]
+	if !ok || v == "none" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 || d > time.Hour {
+		return 0, badValue(overridePrefix+name, v, "none, or a time like 30s, above 0s and at most 1h")
+	}
+	return d, nil
+}
+
 // word reads one of a set of values; "" if it is not set.
 func (o overrides) word(name string, values ...string) (string, error) {
 	v, ok := o[name]
@@ -59,11 +73,12 @@ func (o overrides) word(name string, values ...string) (string, error) {
 
 // group sets what concerns a target group.
 func (o overrides) group(g *elb.TargetGroup) error {
-	var errs [6]error
+	var errs [7]error
 	g.DeregistrationLag, errs[0] = o.lag("deregistration-lag")
 	g.RegistrationLag, errs[1] = o.lag("registration-lag")
 	lose, err := o.word("lose-deregistrations", boolean...)
 	g.LoseDeregistrations, errs[2] = lose == "true", err
+	g.CallInterval, errs[6] = o.interval("targets-api-interval")
 	closeIdle, err := o.word("close-idle-at-deregistration", boolean...)
 	errs[3] = err
 	if closeIdle != "" {

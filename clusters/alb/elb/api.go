@@ -169,6 +169,10 @@ type TargetGroup struct {
 	DeregistrationLag, RegistrationLag *Range
 	// LoseDeregistrations makes DeregisterTargets succeed without any effect.
 	LoseDeregistrations bool
+	// CallInterval is a fault: RegisterTargets and DeregisterTargets of this
+	// group together take one call in this time, the first at once, and refuse
+	// the others with ErrThrottling. 0: as many as Rates.Targets allows.
+	CallInterval time.Duration
 	// What AWS does not publish, for this group only: nil, "" and 0 leave it to
 	// Settings. PoolOrder of targets that are registered already stays.
 	CloseIdle      *bool // at deregistration

@@ -21,6 +21,7 @@ type balancer struct {
 	version   int               // of the rules
 	listeners map[uint16]*listener
 	log       Log
+	told      map[string]string // the attributes that the log has
 	metrics   Metrics
 }
 
@@ -55,6 +56,7 @@ func (s *Service) PutLoadBalancer(ctx context.Context, lb LoadBalancer) error {
 	s.balancers[lb.Name] = b
 	changed := b.rules != string(rules)
 	b.config, b.groups, b.rules = lb, groups, string(rules)
+	b.tellSettings()
 	if changed {
 		b.spread(exists)
 	}
@@ -87,6 +89,7 @@ func (s *Service) newBalancer(name string) (*balancer, error) {
 func (b *balancer) spread(late bool) {
 	b.version++
 	version := b.version
+	shares := forwardsOf(&b.config)
 	for _, r := range b.routers {
 		set := compile(&b.config, r.node, b.groups)
 		var lag time.Duration
@@ -99,6 +102,7 @@ func (b *balancer) spread(late bool) {
 			if r.version < version {
 				r.version = version
 				r.rules.Store(set)
+				writeInForce(b.log, InForce{Node: r.node.name, Applied: AppliedRules, Rules: shares})
 				b.service.recomputeUse()
 			}
 		})
@@ -169,6 +173,7 @@ type noLog struct{}
 
 func (noLog) Add(*accesslog.Line) {}
 func (noLog) Target([]byte)       {}
+func (noLog) Settings([]byte)     {}
 func (noLog) Close() error        { return nil }
 
 type noMetrics struct{}

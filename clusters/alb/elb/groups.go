@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"lameduck/clusters/alb/proxy"
 )
 
@@ -23,9 +25,13 @@ type group struct {
 	// loadBalancer is the name of the last one.
 	owner        *balancer
 	loadBalancer string
-	targets      map[netip.AddrPort]*target // registered and draining
-	order        []*target                  // the same, in order of registration
-	nodes        []*nodeGroup
+	told         map[string]string // the attributes that the owner's log has
+	// calls are those that register or deregister targets, nil: as many as the
+	// Service allows.
+	calls   *rate.Limiter
+	targets map[netip.AddrPort]*target // registered and draining
+	order   []*target                  // the same, in order of registration
+	nodes   []*nodeGroup
 	// healthy and unhealthy count targets by their state over all nodes.
 	healthy, unhealthy int
 }
@@ -47,6 +53,7 @@ type nodeGroup struct {
 
 func (s *Service) newGroup(config TargetGroup) *group {
 	g := &group{service: s, config: config, targets: make(map[netip.AddrPort]*target)}
+	g.limitCalls()
 	for _, n := range s.nodes {
 		ng := &nodeGroup{name: config.Name, node: n}
 		ng.next.Store(uint64(rand.Uint32())) // nodes do not walk in step
@@ -74,12 +81,16 @@ func (s *Service) PutTargetGroup(ctx context.Context, config TargetGroup) error 
 	if g.config.Type != config.Type || g.config.Protocol != config.Protocol {
 		return fmt.Errorf("target group %s is of type %s and protocol %s, which cannot change: %w", config.Name, g.config.Type, g.config.Protocol, ErrInvalidConfiguration)
 	}
-	disabled := g.config.HealthCheck.Disabled
+	disabled, interval := g.config.HealthCheck.Disabled, g.config.CallInterval
 	g.config = config
+	if interval != config.CallInterval {
+		g.limitCalls()
+	}
 	if disabled != config.HealthCheck.Disabled {
 		g.restartChecks()
 	}
 	g.rebuildAll()
+	g.tellSettings()
 	return nil
 }
 
@@ -113,8 +124,9 @@ func (s *Service) checkGroup(c TargetGroup) error {
 	if c.AnomalyMitigation && c.Algorithm != WeightedRandom {
 		wrong("anomaly mitigation is on: want it off with algorithm %s", c.Algorithm)
 	}
-	if min(c.DeregistrationDelay, c.SlowStart, c.Stickiness.Duration) < 0 {
-		wrong("deregistration delay is %s, slow start %s, stickiness %s: want no time below 0s", c.DeregistrationDelay, c.SlowStart, c.Stickiness.Duration)
+	if min(c.DeregistrationDelay, c.SlowStart, c.Stickiness.Duration, c.CallInterval) < 0 {
+		wrong("deregistration delay is %s, slow start %s, stickiness %s, interval of calls %s: want no time below 0s",
+			c.DeregistrationDelay, c.SlowStart, c.Stickiness.Duration, c.CallInterval)
 	}
 	for name, lag := range map[string]*Range{"deregistration lag": c.DeregistrationLag, "registration lag": c.RegistrationLag} {
 		if lag != nil && lag.check() != nil {
@@ -250,6 +262,8 @@ func (g *group) setOwner(b *balancer) {
 	if b != nil {
 		g.loadBalancer = b.config.Name
 		b.metrics.Hosts(g.config.Name, g.healthy, g.unhealthy)
+		g.told = nil // another log, or one that has what was once
+		g.tellSettings()
 	}
 }
 

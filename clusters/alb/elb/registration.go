@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // RegisterTargets implements API.
@@ -13,9 +15,9 @@ func (s *Service) RegisterTargets(ctx context.Context, name string, addrs []neti
 		return err
 	}
 	defer s.mu.Unlock()
-	g := s.groups[name]
-	if g == nil {
-		return fmt.Errorf("target group %s: %w", name, ErrTargetGroupNotFound)
+	g, err := s.callOf(name)
+	if err != nil {
+		return err
 	}
 	added, err := g.checkRegistration(addrs)
 	if err != nil {
@@ -38,6 +40,27 @@ func (s *Service) RegisterTargets(ctx context.Context, name string, addrs []neti
 	}
 	g.onEachNode(g.registerOn, toRegister)
 	return nil
+}
+
+// callOf is the group of a call that registers or deregisters targets, if it may
+// be made now.
+func (s *Service) callOf(name string) (*group, error) {
+	g := s.groups[name]
+	switch {
+	case g == nil:
+		return nil, fmt.Errorf("target group %s: %w", name, ErrTargetGroupNotFound)
+	case g.calls != nil && !g.calls.Allow():
+		return nil, fmt.Errorf("target group %s: %w", name, ErrThrottling)
+	}
+	return g, nil
+}
+
+// limitCalls begins a new interval of calls: the next one is allowed.
+func (g *group) limitCalls() {
+	g.calls = nil
+	if g.config.CallInterval > 0 {
+		g.calls = rate.NewLimiter(rate.Every(g.config.CallInterval), 1)
+	}
 }
 
 // checkRegistration returns the targets that are not registered yet, each
@@ -159,9 +182,9 @@ func (s *Service) DeregisterTargets(ctx context.Context, name string, addrs []ne
 		return err
 	}
 	defer s.mu.Unlock()
-	g := s.groups[name]
-	if g == nil {
-		return fmt.Errorf("target group %s: %w", name, ErrTargetGroupNotFound)
+	g, err := s.callOf(name)
+	if err != nil {
+		return err
 	}
 	if g.config.LoseDeregistrations {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -199,6 +200,40 @@ func TestThrottling(t *testing.T) {
 	if err := w.PutTargetGroup(ended, w.group); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
+}
+
+// TestCallInterval: one call per interval, whatever it does, and only of the
+// group that has one.
+func TestCallInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unchecked, func(o *worldOptions) { o.group.CallInterval = 30 * time.Second })
+		refused := func() {
+			t.Helper()
+			if err := w.DeregisterTargets(t.Context(), groupName, addrs(1)); !errors.Is(err, ErrThrottling) {
+				t.Errorf("%v, want ErrThrottling", err)
+			}
+			w.wantHealth(addr(0), "healthy")
+		}
+		other := w.group
+		other.Name, other.CallInterval = "ns/other:80", 0
+		w.must(w.PutTargetGroup(t.Context(), other))
+		w.register(addrs(2)...)
+		refused()
+		for range 3 {
+			w.must(w.RegisterTargets(t.Context(), other.Name, addrs(1)))
+		}
+		time.Sleep(30*time.Second - 1)
+		refused() // and costs nothing
+		w.update(func(g *TargetGroup) { g.SlowStart = time.Minute })
+		refused() // the interval goes on
+		time.Sleep(1)
+		w.deregister(addr(0))
+		w.wantHealth(addr(0), draining)
+		w.update(func(g *TargetGroup) { g.CallInterval = 0 })
+		w.deregister(addr(1))
+		w.wantHealth(addr(1), draining)
+		w.close()
+	})
 }
 
 func TestClosed(t *testing.T) {

@@ -89,14 +89,16 @@ type Rate struct {
 	Burst     int
 }
 
-// Log is where the requests of one load balancer are written, and the changes
-// of its targets' states. It is closed with the load balancer. *accesslog.Log
+// Log is where the requests of one load balancer are written, the changes of
+// its targets' states and its settings. It is closed with the load balancer. *accesslog.Log
 // is one.
 type Log interface {
 	accesslog.Sink
 	// Target takes a StateChange as JSON, without a newline, and does not keep
 	// it. A group's changes before its first use have no Log.
 	Target(change []byte)
+	// Settings takes an InForce in the same way.
+	Settings(inForce []byte)
 	Close() error
 }
 

@@ -54,7 +54,19 @@ type logged struct {
 	mu     sync.Mutex
 	lines  []accesslog.Line
 	states []StateChange
+	force  []InForce
 	closed bool
+}
+
+func (l *logged) Settings(line []byte) {
+	var f InForce
+	err := json.Unmarshal(line, &f)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		f.Applied = err.Error()
+	}
+	l.force = append(l.force, f)
 }
 
 func (l *logged) Target(line []byte) {
@@ -190,8 +202,16 @@ func TestTrafficWhileDraining(t *testing.T) {
 		defer log.mu.Unlock()
 		return slices.ContainsFunc(log.lines, func(l accesslog.Line) bool { return l.Status == 502 && l.Error == accesslog.ErrorDeregistered })
 	})
+	eventually(t, "end of the target in the log", func() bool { // its last change
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		last := log.states[len(log.states)-1]
+		return last.Node == "" && last.State == StateUnused
+	})
 	log.mu.Lock()
 	defer log.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(log.states) != len(w.changes) || !log.states[0].Time.Equal(w.changes[0].Time) || log.states[0].Target != target || log.states[0].State != w.changes[0].State {
 		t.Errorf("states in the log: %+v, told: %+v", log.states, w.changes)
 	}

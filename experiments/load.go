@@ -1,0 +1,36 @@
+package experiments
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"lameduck/experiments/form"
+	"lameduck/harness"
+)
+
+// Words are what experiment files can name.
+func Words() form.Catalogue {
+	c := form.Catalogue{Mitigation: Mitigation, Scenarios: Scenarios()}
+	for _, f := range MitigationForms() {
+		c.Forms = append(c.Forms, f.Form)
+	}
+	return c
+}
+
+// Load reads an experiment file, or finds a built-in experiment by its name. A
+// file that has the name of one is reached as ./NAME.
+func Load(pathOrName string) (harness.Experiment, form.ClusterOptions, error) {
+	if slices.Contains(Names(), pathOrName) {
+		e, err := Builtin(pathOrName)
+		return e, form.ClusterOptions{}, err
+	}
+	if _, err := os.Stat(pathOrName); errors.Is(err, fs.ErrNotExist) {
+		return harness.Experiment{}, form.ClusterOptions{}, fmt.Errorf("experiment %q: want a file, or one of %s", pathOrName, strings.Join(Names(), ", "))
+	}
+	doc, err := form.Read(pathOrName, Words())
+	return doc.Experiment, doc.Cluster, err
+}
