@@ -12,8 +12,10 @@ import (
 )
 
 // Clean removes the namespaces that a killed run has left, of the run runID or,
-// if that is "", of all runs. It finds them by their labels, waits until they
-// are gone, and writes a line for each to log. None left is no error.
+// if that is "", of all runs, and makes nodes that it was draining usable again.
+// It finds them by their labels, waits until the namespaces are gone, and writes
+// a line for each to log. None left is no error. What the run has broken has to
+// be mended first (clusters.Breaker, MendAll), or pods could not go.
 func Clean(ctx context.Context, cfg *rest.Config, runID string, log io.Writer) error {
 	client, err := newClient(cfg)
 	if err != nil {
@@ -27,7 +29,7 @@ func clean(ctx context.Context, client kubernetes.Interface, runID string, log i
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{untaintAll(ctx, client, ownedBy(runID))}
 	for _, ns := range namespaces {
 		errs = append(errs, teardown(ctx, client, ns))
 	}
@@ -53,10 +55,7 @@ func Leftovers(ctx context.Context, cfg *rest.Config) ([]string, error) {
 }
 
 func leftovers(ctx context.Context, client kubernetes.Interface, runID string) ([]string, error) {
-	selector := managedByLabel + "=" + managedBy + "," + runLabel
-	if runID != "" {
-		selector += "=" + runID
-	}
+	selector := managedByLabel + "=" + managedBy + "," + ownedBy(runID)
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("list namespaces of earlier runs: %w", err)
@@ -66,4 +65,12 @@ func leftovers(ctx context.Context, client kubernetes.Interface, runID string) (
 		names = append(names, ns.Name)
 	}
 	return names, nil
+}
+
+// ownedBy selects what a run, or with "" any run, has marked as its own.
+func ownedBy(runID string) string {
+	if runID == "" {
+		return runLabel
+	}
+	return runLabel + "=" + runID
 }

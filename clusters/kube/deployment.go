@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,12 @@ type deployment struct {
 
 	view     *view             // nil if Deploy did not get so far
 	evidence *evidence.Watcher // the same
+	repairs  repairs
+
+	mu      sync.Mutex
+	colour  string // that has the traffic; "": that of the beginning
+	chosen  string // the node that is disturbed, "": none yet
+	drained string // the same, when it is drained
 }
 
 var (
@@ -43,6 +50,13 @@ var (
 	_ harness.Deployment = (*deployment)(nil)
 	_ harness.HPABounds  = (*deployment)(nil)
 	_ harness.CPUBurn    = (*deployment)(nil)
+	_ harness.Colours    = (*deployment)(nil)
+	_ harness.Rollout    = (*deployment)(nil)
+	_ harness.PodKiller  = (*deployment)(nil)
+	_ harness.Nodes      = (*deployment)(nil)
+	_ harness.Faulty     = (*deployment)(nil)
+
+	_ harness.Configurable = (*World)(nil)
 )
 
 // Target implements harness.Deployment.
@@ -50,9 +64,9 @@ func (d *deployment) Target() harness.Target { return d.target }
 
 // WaitPods implements harness.Deployment.
 func (d *deployment) WaitPods(ctx context.Context, n int) error {
-	err := d.view.wait(ctx, func() (bool, error) { return count(d.view.podsOf(appName)).settled(n), nil })
+	err := d.view.wait(ctx, func() (bool, error) { return count(d.pods()).settled(n), nil })
 	if err != nil {
-		return fmt.Errorf("wait for %d pods in namespace %s: %w: %s", n, d.namespace, err, count(d.view.podsOf(appName)))
+		return fmt.Errorf("wait for %d pods in namespace %s: %w: %s", n, d.namespace, err, count(d.pods()))
 	}
 	return nil
 }

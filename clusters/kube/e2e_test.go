@@ -28,7 +28,7 @@ const e2ePatience = 3 * time.Minute
 // TestE2EDeployments needs root and what make build makes. One cluster serves
 // all steps, each of which has a namespace of its own.
 func TestE2EDeployments(t *testing.T) {
-	world := realWorld(t, "e2e-kube")
+	_, world := realWorld(t, "e2e-kube", 2)
 	t.Run("scale in by bounds", func(t *testing.T) { testScaleInByBounds(t, world) })
 	t.Run("IP mode", func(t *testing.T) { testIPMode(t, world) })
 	t.Run("instance settings", func(t *testing.T) { testInstanceSettings(t, world) })
@@ -42,7 +42,7 @@ func TestE2EDeployments(t *testing.T) {
 }
 
 // realWorld brings up a cluster, which the test's end removes.
-func realWorld(t *testing.T, name string) *World {
+func realWorld(t *testing.T, name string, nodes int) (clusters.Cluster, *World) {
 	t.Helper()
 	abs := func(path string) string {
 		path, err := filepath.Abs(filepath.Join("../../bin", path))
@@ -53,7 +53,7 @@ func realWorld(t *testing.T, name string) *World {
 	}
 	provider := embedded.NewProvider(embedded.Config{Self: abs("lameduck"), Binaries: abs("embedded")})
 	embeddedtest.RemoveAround(t, provider, name)
-	cluster, err := provider.Up(stepContext(t), clusters.Options{Name: name, Nodes: 2}, io.Discard)
+	cluster, err := provider.Up(stepContext(t), clusters.Options{Name: name, Nodes: nodes}, io.Discard)
 	if err != nil {
 		t.Fatalf("%v; run: make build", err)
 	}
@@ -74,11 +74,12 @@ func realWorld(t *testing.T, name string) *World {
 	world, err := NewWorld(Config{
 		REST: cfg, Provider: cluster.Provider(), TargetImage: image,
 		LoadBalancerLog: cluster.(clusters.LoadBalancerLog),
+		Machines:        cluster.(clusters.Machines), Breaker: cluster.(clusters.Breaker), KubeProxies: cluster.(clusters.KubeProxies),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return world
+	return cluster, world
 }
 
 func stepContext(t *testing.T) context.Context {

@@ -97,7 +97,7 @@ func Manifests(t harness.Trial, image string, listenPort int) (Objects, error) {
 	workload.Services = append(workload.Services, m.controlService())
 	workload.Deployments = append(workload.Deployments, m.control())
 	workload.Ingress = m.ingress(workload.Names, listenPort)
-	return workload, nil
+	return workload, workload.colour(t.Setup)
 }
 
 // workload makes the application under test and what belongs to it.

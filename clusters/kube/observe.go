@@ -32,7 +32,7 @@ func (d *deployment) Observe(ctx context.Context) (harness.Live, error) {
 	}
 	live := harness.Live{Settings: make(map[string]string)}
 	for _, pod := range list.Items {
-		if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning || pod.Labels[colourLabel] != d.current() {
 			continue
 		}
 		p, err := d.observePod(ctx, &pod)

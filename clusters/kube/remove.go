@@ -49,12 +49,15 @@ func (d *deployment) Remove(ctx context.Context) error {
 	return err
 }
 
-// remove deletes and then stops the watchers, which see it happen.
+// remove deletes and then stops the watchers, which see it happen. The cluster
+// is made whole first: a pod on a node that does not run never goes.
 func (d *deployment) remove(ctx context.Context) error {
+	repaired := d.repairs.all(ctx)
 	err := teardown(ctx, d.world.client, d.namespace)
 	if err == nil {
 		d.world.leave(d.namespace)
 	}
+	err = errors.Join(repaired, err)
 	if d.evidence != nil {
 		last, cancel := context.WithTimeout(ctx, lastLines)
 		defer cancel()

@@ -28,6 +28,12 @@ type targetState struct {
 // finds them healthy. Where its log cannot be read there is nothing to wait
 // for: then the warm-up has to do.
 func (d *deployment) waitTargets(ctx context.Context) error {
+	return d.waitStates(ctx, d.missingTargets)
+}
+
+// waitStates waits until missing, which is given the targets' states by Service
+// and address, says that nothing is.
+func (d *deployment) waitStates(ctx context.Context, missing func(map[string]map[string]string) string) error {
 	if d.world.cfg.LoadBalancerLog == nil {
 		return nil
 	}
@@ -38,14 +44,14 @@ func (d *deployment) waitTargets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		missing := d.missingTargets(states)
-		if missing == "" {
+		lack := missing(states)
+		if lack == "" {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the load balancer's targets: %w: %s", context.Cause(ctx), missing)
+			return fmt.Errorf("wait for the load balancer's targets: %w: %s", context.Cause(ctx), lack)
 		}
 	}
 }
@@ -72,24 +78,36 @@ func (d *deployment) targets(ctx context.Context) (map[string]map[string]string,
 	return states, err
 }
 
-// missingTargets says what is not yet as it must be, "" if all is. In IP mode
-// every pod is a target, as the control target's is always; in instance mode
-// every node is, which the load balancer knows best. With externalTrafficPolicy
-// Local only nodes with a ready pod answer.
+// missingTargets says what is not yet as it must be, "" if all is. The control
+// target's pod is its target always.
 func (d *deployment) missingTargets(states map[string]map[string]string) string {
 	service := d.names.Service
-	want := max(1, len(states[service]))
+	return cmp.Or(missing(service, states[service], d.wantTargets(states[service], d.current())), missing(controlName, states[controlName], 1))
+}
+
+// missingGreen is missingTargets for Green's own Service.
+func (d *deployment) missingGreen(states map[string]map[string]string) string {
+	service := d.names.Service + greenSuffix
+	return missing(service, states[service], d.wantTargets(states[service], green))
+}
+
+// wantTargets is how many of a Service's targets must be healthy. In IP mode
+// every pod is a target; in instance mode every node is, which the load balancer
+// knows best. With externalTrafficPolicy Local only nodes with a ready pod
+// answer.
+func (d *deployment) wantTargets(states map[string]string, colour string) int {
+	want := max(1, len(states))
 	switch {
 	case d.trial.Setup.LoadBalancer.TargetType == harness.TargetIP:
 		want = d.trial.Setup.Workload.Replicas
 	case d.localTraffic:
 		nodes := make(map[string]bool)
-		for _, pod := range d.view.podsOf(appName) {
+		for _, pod := range d.podsIn(colour) {
 			nodes[pod.Spec.NodeName] = isReady(pod) || nodes[pod.Spec.NodeName]
 		}
 		want = len(nodes)
 	}
-	return cmp.Or(missing(service, states[service], want), missing(controlName, states[controlName], 1))
+	return want
 }
 
 func missing(service string, states map[string]string, want int) string {

@@ -36,7 +36,11 @@ type Config struct {
 	TargetImage string
 	// LoadBalancerLog, if set, gives access to the load balancer's logs.
 	LoadBalancerLog clusters.LoadBalancerLog
-	// KubeProxies, if set, can be asked for the settings of the kube-proxies.
+	// Machines, Breaker and KubeProxies, if set, are what can be done to the
+	// cluster; without them the scenarios, faults and settings that need them fail.
+	// The last can also be asked for the settings of the kube-proxies.
+	Machines    clusters.Machines
+	Breaker     clusters.Breaker
 	KubeProxies clusters.KubeProxies
 	// ListenPort chooses the port of a trial's listener, which no two trials that
 	// run at once may share. Default: 20000 and up, two for each trial.

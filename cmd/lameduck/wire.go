@@ -107,6 +107,9 @@ func newWorld(p clusters.Provider, c clusters.Cluster, targetImage string, detai
 		return running, nil
 	}}
 	cfg.LoadBalancerLog, _ = c.(clusters.LoadBalancerLog)
+	cfg.Machines, _ = c.(clusters.Machines)
+	cfg.Breaker, _ = c.(clusters.Breaker)
+	cfg.KubeProxies, _ = c.(clusters.KubeProxies)
 	return kube.NewWorld(cfg)
 }
 

@@ -67,16 +67,18 @@ type outcome struct {
 }
 
 // say writes Events about an outcome to every Ingress of a group, unless it is
-// the same as the last one of that Ingress.
+// the same as the last one of that Ingress as it is now: who changed it waits
+// for the Event that the change is in force.
 func (c *Controller) say(group ingressGroup, o outcome) {
 	all := o.reason + "\n" + o.failure + "\n" + strings.Join(o.warnings, "\n")
 	told := false
 	for _, ing := range group.members {
 		key := types.NamespacedName{Namespace: ing.Namespace, Name: ing.Name}
-		if c.said[key] == all {
+		said := fmt.Sprint(all, ing.Generation, ing.Annotations)
+		if c.said[key] == said {
 			continue
 		}
-		c.said[key] = all
+		c.said[key] = said
 		for _, w := range o.warnings {
 			c.events.Event(ing, corev1.EventTypeWarning, reasonIgnored, w)
 		}
