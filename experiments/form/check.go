@@ -42,7 +42,7 @@ func (d *decoder) checkNames(e harness.Experiment) {
 			d.at(path, "is %q: want none, spec.vary.faults has no names", name)
 			return
 		}
-		d.at(path, "is %q: want one of %s", name, strings.Join(known, ", "))
+		d.at(path, "is %q%s: want one of %s", name, hint(name, known), strings.Join(known, ", "))
 	}
 	for i, x := range e.Exclude {
 		check(fmt.Sprintf("spec.vary.exclude[%d].mitigation", i), x.Mitigation, mitigations)
