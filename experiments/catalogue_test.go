@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -79,6 +80,62 @@ func TestScaleInHasTheCellsOfTheMainJob(t *testing.T) {
 	}
 }
 
+// The cells of the other built-in experiments, and what is expected of each.
+func TestCellsOfTheBuiltins(t *testing.T) {
+	for name, want := range map[string]map[string]harness.Expected{
+		"baseline": {"instance none pooled": "none", "ip none pooled": "none"},
+		"blue-green": {
+			"instance none pooled none": "some", "instance none pooled lost-fin": "some",
+			"instance drain pooled none": "none", "instance drain pooled lost-fin": "",
+			"ip none pooled none": "none", "ip none pooled lost-fin": "none",
+		},
+		"node-loss": {"instance none pooled": "some"},
+		"node-scale-in": {
+			"instance none pooled": "some", "instance hold-node-15s pooled": "some",
+			"instance hold-node-15s-and-prestop-sleep-10s pooled": "none",
+		},
+		"pod-kill": {"instance none pooled": "some", "instance prestop-sleep-10s pooled": "some", "ip none pooled": "some"},
+		"rolling-update": {
+			"instance none pooled": "some", "instance max-unavailable-0 pooled": "some", "instance prestop-sleep-10s pooled": "none",
+			"ip none pooled": "some", "ip readiness-gate-and-prestop-sleep-25s pooled": "none",
+		},
+		"scale-in-cpu": {"instance none pooled": "some", "instance prestop-sleep-10s pooled": "none"},
+		"scale-in-exit": {
+			"instance none pooled": "some", "instance prestop-sleep-10s pooled": "some",
+			"instance drain-and-prestop-sleep-10s pooled": "none",
+		},
+	} {
+		e, err := Builtin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := harness.Expand(e, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(map[string]harness.Expected)
+		for _, c := range plan.Cells {
+			got[c.String()] = e.ExpectationFor(c)
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: got %v\nwant %v", name, got, want)
+		}
+	}
+	if all := len(Names()); all != 9 {
+		t.Errorf("%d built-in experiments, want a test of each", all)
+	}
+}
+
+// A request costs about a millisecond of CPU in all, so that two cores carry four
+// such trials at a time.
+func TestBuiltinsSendAHundredRequestsASecond(t *testing.T) {
+	for _, name := range Names() {
+		if e, err := Builtin(name); err != nil || e.Base.Load.Rate != 100 || e.Repeats != 3 {
+			t.Errorf("%s: %d requests/s, %d repeats, error %v; want 100 and 3", name, e.Base.Load.Rate, e.Repeats, err)
+		}
+	}
+}
+
 func TestBuiltinsAreMadeAnew(t *testing.T) {
 	first, _ := Builtin("scale-in")
 	first.Expect[0].Failed = "changed"
@@ -91,7 +148,8 @@ func TestBuiltinsAreMadeAnew(t *testing.T) {
 
 func TestUnknownExperiment(t *testing.T) {
 	_, err := Builtin("scale-out")
-	const want = `experiment "scale-out": want one of baseline, blue-green, node-loss, node-scale-in, pod-kill, rolling-update, scale-in, scale-in-cpu, scale-in-exit`
+	const want = `experiment "scale-out": want one of baseline, blue-green, node-loss, node-scale-in, pod-kill, rolling-update, ` +
+		`scale-in, scale-in-cpu, scale-in-exit`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
