@@ -29,7 +29,7 @@ func Load(pathOrName string) (harness.Experiment, form.ClusterOptions, error) {
 	if slices.Contains(Names(), pathOrName) {
 		doc, err = builtin(pathOrName)
 	} else if _, missing := os.Stat(pathOrName); errors.Is(missing, fs.ErrNotExist) {
-		err = fmt.Errorf("experiment %q: want a file, or one of %s", pathOrName, strings.Join(Names(), ", "))
+		err = fmt.Errorf("experiment %q: want one of %s, or a file", pathOrName, strings.Join(Names(), ", "))
 	} else {
 		doc, err = form.Read(pathOrName, Words())
 	}

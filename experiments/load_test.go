@@ -24,7 +24,7 @@ func TestLoad(t *testing.T) {
 	if e, _, err := Load("./scale-in"); err != nil || e.Base.Scenario.Name != BaselineName {
 		t.Errorf("./name: scenario %q, %v; want the file's", e.Base.Scenario.Name, err)
 	}
-	if _, _, err := Load("scale-out"); err == nil || !strings.Contains(err.Error(), `experiment "scale-out": want a file, or one of baseline,`) {
+	if _, _, err := Load("scale-out"); err == nil || !strings.Contains(err.Error(), `experiment "scale-out": want one of baseline,`) || !strings.HasSuffix(err.Error(), "or a file") {
 		t.Errorf("neither: got %v", err)
 	}
 }
