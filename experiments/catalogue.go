@@ -31,16 +31,20 @@ func Names() []string {
 // Builtin returns a built-in experiment. The error for an unknown name lists
 // those that exist.
 func Builtin(name string) (harness.Experiment, error) {
+	doc, err := builtin(name)
+	return doc.Experiment, err
+}
+
+func builtin(name string) (form.Document, error) {
 	if !slices.Contains(Names(), name) {
-		return harness.Experiment{}, fmt.Errorf("experiment %q: want one of %s", name, strings.Join(Names(), ", "))
+		return form.Document{}, fmt.Errorf("experiment %q: want one of %s", name, strings.Join(Names(), ", "))
 	}
 	file := path.Join("builtin", name+".yaml")
 	data, err := builtins.ReadFile(file)
 	if err != nil {
-		return harness.Experiment{}, err
+		return form.Document{}, err
 	}
-	doc, err := form.Parse(file, data, Words())
-	return doc.Experiment, err
+	return form.Parse(file, data, Words())
 }
 
 // Scenarios are all scenarios by name, as harness.ScenarioSpec names them.

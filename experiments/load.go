@@ -24,13 +24,14 @@ func Words() form.Catalogue {
 // Load reads an experiment file, or finds a built-in experiment by its name. A
 // file that has the name of one is reached as ./NAME.
 func Load(pathOrName string) (harness.Experiment, form.ClusterOptions, error) {
+	var doc form.Document
+	var err error
 	if slices.Contains(Names(), pathOrName) {
-		e, err := Builtin(pathOrName)
-		return e, form.ClusterOptions{}, err
+		doc, err = builtin(pathOrName)
+	} else if _, missing := os.Stat(pathOrName); errors.Is(missing, fs.ErrNotExist) {
+		err = fmt.Errorf("experiment %q: want one of %s, or a file", pathOrName, strings.Join(Names(), ", "))
+	} else {
+		doc, err = form.Read(pathOrName, Words())
 	}
-	if _, err := os.Stat(pathOrName); errors.Is(err, fs.ErrNotExist) {
-		return harness.Experiment{}, form.ClusterOptions{}, fmt.Errorf("experiment %q: want a file, or one of %s", pathOrName, strings.Join(Names(), ", "))
-	}
-	doc, err := form.Read(pathOrName, Words())
 	return doc.Experiment, doc.Cluster, err
 }

@@ -245,3 +245,23 @@ func TestCellsAreGroupedByCluster(t *testing.T) {
 		t.Errorf("cells %q, want %q", cells, want)
 	}
 }
+
+// The number of long-lived connections is about the cells that have them.
+func TestExpandLongLivedBesideOthers(t *testing.T) {
+	e := testExperiment()
+	e.Connections = []Connections{ConnectionsPooled, ConnectionsLongLived}
+	e.Base.Load.LongLived = 7
+	plan, err := Expand(e, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, trial := range plan.Trials {
+		want := 0
+		if trial.Cell.Connections == ConnectionsLongLived {
+			want = 7
+		}
+		if got := trial.Setup.Load.LongLived; got != want {
+			t.Errorf("%s: %d long-lived connections, want %d", trial.Cell, got, want)
+		}
+	}
+}

@@ -20,7 +20,8 @@ got: for the setup as it is and for each mitigation.`,
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(
-		runCommand(), reportCommand(), clusterCommand(), versionCommand(),
+		runCommand(), planCommand(objects), initCommand(), listCommand(), schemaCommand(),
+		reportCommand(), clusterCommand(), versionCommand(),
 		albCommand(), workerCommand(), embeddedHostCommand(),
 	)
 	// A command that only groups others says what it has instead of nothing.

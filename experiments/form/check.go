@@ -18,7 +18,7 @@ func (d *decoder) check(e harness.Experiment) {
 		return
 	}
 	base := e
-	base.Mitigations, base.FaultSets = []harness.Mitigation{{Name: "none"}}, nil
+	base.Mitigations, base.FaultSets, base.Exclude, base.Expect = []harness.Mitigation{{Name: "none"}}, nil, nil, nil
 	for _, text := range d.refused(e) {
 		path, rest := d.blame(e, base, text)
 		d.at(path, "%s", rest)
@@ -42,7 +42,7 @@ func (d *decoder) checkNames(e harness.Experiment) {
 			d.at(path, "is %q: want none, spec.vary.faults has no names", name)
 			return
 		}
-		d.at(path, "is %q: want one of %s", name, strings.Join(known, ", "))
+		d.at(path, "is %q%s: want one of %s", name, hint(name, known), strings.Join(known, ", "))
 	}
 	for i, x := range e.Exclude {
 		check(fmt.Sprintf("spec.vary.exclude[%d].mitigation", i), x.Mitigation, mitigations)
@@ -57,6 +57,7 @@ func (d *decoder) checkNames(e harness.Experiment) {
 // refused is what is wrong with an experiment, in the words of the harness and
 // the scenario, each once.
 func (d *decoder) refused(e harness.Experiment) []string {
+	e.Repeats = 1 // one trial of each cell has all of it
 	plan, err := harness.Expand(e, "check")
 	texts := flatten(err)
 	scenario, known := d.catalogue.Scenarios[e.Base.Scenario.Name]
@@ -64,7 +65,7 @@ func (d *decoder) refused(e harness.Experiment) []string {
 		return append(texts, fmt.Sprintf("scenario is %q: want one of %s", e.Base.Scenario.Name,
 			strings.Join(slices.Sorted(maps.Keys(d.catalogue.Scenarios)), ", ")))
 	}
-	for _, t := range plan.Trials[:len(plan.Cells)*min(1, len(plan.Trials))] {
+	for _, t := range plan.Trials {
 		texts = append(texts, flatten(scenario.Check(t.Setup))...)
 	}
 	seen := make(map[string]bool)
@@ -99,7 +100,7 @@ var (
 // what is left of the sentence then.
 func (d *decoder) blame(e, base harness.Experiment, text string) (path, rest string) {
 	for i, m := range e.Mitigations {
-		if after, ok := strings.CutPrefix(text, "mitigation "+m.Name); ok && (after[0] == ':' || after[0] == ' ') {
+		if after, ok := strings.CutPrefix(text, "mitigation "+m.Name); ok && strings.IndexAny(after, ": ") == 0 {
 			if what, _, ok := strings.Cut(after, ": the setup already is"); ok {
 				after = what + ": want an edit of something that is not so already, or leave it out"
 			}
@@ -110,8 +111,7 @@ func (d *decoder) blame(e, base harness.Experiment, text string) (path, rest str
 		return "spec.vary", text
 	}
 	field := leadingField.FindString(text)
-	rest = d.inFile(e, strings.TrimPrefix(strings.TrimPrefix(text, field), ": "))
-	rest = strings.TrimSpace(rest)
+	rest = d.inFile(e, strings.TrimLeft(strings.TrimPrefix(text, field), ": "))
 	if strings.HasSuffix(rest, "matches no cell") {
 		rest += ": want a combination that spec.vary has and does not exclude"
 	}
@@ -120,7 +120,9 @@ func (d *decoder) blame(e, base harness.Experiment, text string) (path, rest str
 		return path, rest
 	}
 	for i, m := range e.Mitigations {
-		if with := base; slices.Contains(d.refused(only(&with, m)), text) {
+		with := base
+		with.Mitigations = []harness.Mitigation{m}
+		if slices.Contains(d.refused(with), text) {
 			return fmt.Sprintf("spec.vary.mitigation[%d]", i), fmt.Sprintf("with %s %s %s", m.Name, strings.TrimPrefix(path, "spec."), rest)
 		}
 	}
@@ -132,11 +134,6 @@ func (d *decoder) blame(e, base harness.Experiment, text string) (path, rest str
 		}
 	}
 	return path, rest
-}
-
-func only(e *harness.Experiment, m harness.Mitigation) harness.Experiment {
-	e.Mitigations, e.Exclude, e.Expect = []harness.Mitigation{m}, nil, nil
-	return *e
 }
 
 // ofSetup says whether a field is one of a setup, which mitigations and faults

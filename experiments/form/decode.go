@@ -125,11 +125,7 @@ func (d *decoder) decodeStruct(n *yaml.Node, path string, v reflect.Value) {
 		f.setDefault()
 	}
 	for name, kv := range given {
-		hint := ""
-		if near := nearest(name, namesOf(fields)); near != "" {
-			hint = fmt.Sprintf(", did you mean %s?", near)
-		}
-		d.problem(kv.key, join(path, name), "is not a field%s: want %s", hint, keysOf(fields))
+		d.problem(kv.key, join(path, name), "is not a field%s: want %s", hint(name, namesOf(fields)), keysOf(fields))
 	}
 }
 
@@ -168,11 +164,7 @@ func (d *decoder) decodeScalar(n *yaml.Node, path string, v reflect.Value, tag l
 		return
 	}
 	if err := set(v, n.ShortTag(), text); err != nil || !tag.allow(v) {
-		near := ""
-		if word := nearest(text, tag.enum); word != "" && word != text {
-			near = fmt.Sprintf(", did you mean %s?", word)
-		}
-		d.problem(n, path, "is %s%s: want %s", quote(n), near, want)
+		d.problem(n, path, "is %s%s: want %s", quote(n), hint(text, tag.enum), want)
 	}
 }
 

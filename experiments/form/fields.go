@@ -74,6 +74,9 @@ func (l limits) within(x float64) bool {
 		(l.aboveMinimum == nil || x > *l.aboveMinimum) && (l.belowMaximum == nil || x < *l.belowMaximum)
 }
 
+// exclusive says whether a limit is itself not allowed.
+func (l limits) exclusive() bool { return l.aboveMinimum != nil || l.belowMaximum != nil }
+
 // wants says what a field of type t takes.
 func (l limits) wants(t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {

@@ -45,7 +45,7 @@ func (e *edited) fromNode(d *decoder, n *yaml.Node, path string) {
 		at := join(path, field)
 		d.lines[at] = kv.key.Line
 		if !slices.Contains(known, field) {
-			d.problem(kv.key, at, "can not be edited, did you mean %s?: want one of %s", nearest(field, known), strings.Join(known, ", "))
+			d.problem(kv.key, at, "can not be edited%s: want one of %s", hint(field, known), strings.Join(known, ", "))
 			continue
 		}
 		if to, ok := d.scalar(kv.value, at, "the value, like 10s, true or ip"); ok {

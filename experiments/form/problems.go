@@ -41,6 +41,15 @@ func (ps Problems) sorted() Problems {
 	return slices.Compact(ps)
 }
 
+// hint asks for the one of words that text was most likely meant to be, if one
+// is near.
+func hint(text string, words []string) string {
+	if word := nearest(text, words); word != "" && word != text {
+		return fmt.Sprintf(", did you mean %s?", word)
+	}
+	return ""
+}
+
 // nearest is the one of words that text was most likely meant to be, "" if none
 // is near.
 func nearest(text string, words []string) string {
@@ -50,6 +59,9 @@ func nearest(text string, words []string) string {
 		if d < distance && d < len(w) {
 			best, distance = w, d
 		}
+	}
+	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, text) }); best == "" && i >= 0 {
+		return words[i]
 	}
 	return best
 }
