@@ -10,10 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"lameduck/clusters/kube"
 	"lameduck/experiments"
 	"lameduck/experiments/form"
 	"lameduck/harness"
@@ -21,25 +18,6 @@ import (
 
 // describe says what a trial creates, a line for each object.
 type describe func(harness.Trial) ([]string, error)
-
-// objects lists what kube.World deploys.
-func objects(t harness.Trial) ([]string, error) {
-	made, err := kube.Manifests(t, "built-in", 1)
-	if err != nil {
-		return nil, err
-	}
-	var lines []string
-	for _, o := range made.All() {
-		type object interface {
-			runtime.Object
-			metav1.Object
-		}
-		if o, ok := o.(object); ok {
-			lines = append(lines, fmt.Sprintf("%s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName()))
-		}
-	}
-	return lines, nil
-}
 
 func planCommand(objects describe) *cobra.Command {
 	var parallel int

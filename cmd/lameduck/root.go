@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"lameduck/clusters/kube"
 )
 
 func rootCommand() *cobra.Command {
@@ -20,7 +22,7 @@ got: for the setup as it is and for each mitigation.`,
 		return usageError(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(
-		runCommand(), planCommand(objects), initCommand(), listCommand(), schemaCommand(),
+		runCommand(), planCommand(kube.Describe), initCommand(), listCommand(), schemaCommand(),
 		reportCommand(), clusterCommand(), versionCommand(),
 		albCommand(), workerCommand(), embeddedHostCommand(),
 	)

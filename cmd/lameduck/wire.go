@@ -82,8 +82,8 @@ func loadTarget(ctx context.Context, c clusters.Cluster) (string, error) {
 
 // loadExperiment finds a built-in experiment, and what it asks of the cluster.
 func loadExperiment(name string) (harness.Experiment, clusters.Options, error) {
-	e, err := experiments.Builtin(name)
-	return e, clusters.Options{}, err
+	e, c, err := experiments.Load(name)
+	return e, clusters.Options{Nodes: c.Nodes, DeadAddress: c.DeadAddress}, err
 }
 
 // newWorld makes the harness's view of a cluster. details are added to what the
