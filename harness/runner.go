@@ -22,6 +22,9 @@ type Runner struct {
 	Progress func(Progress)
 
 	mu sync.Mutex // guards Progress
+	// turnover is held while a trial's pods are started or removed. Both cost more
+	// CPU than any load, so that the other trials can stand it from one at a time.
+	turnover chan struct{}
 }
 
 // Progress is a moment in a run.
@@ -82,6 +85,7 @@ func (r *Runner) Run(ctx context.Context, e Experiment, p Plan) ([]TrialResult, 
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	r.turnover = make(chan struct{}, 1)
 	s := schedule{runner: r, experiment: e, stop: stop, slots: make(chan struct{}, max(1, r.Parallel))}
 	for _, t := range p.Trials {
 		s.start(ctx, t)

@@ -76,7 +76,8 @@ func (t *tally) Event(e Event) {
 	if e.Kind == EventNodeRemoved || e.Kind == EventNodeLost {
 		t.gone = append(t.gone, e.Object)
 	}
-	if e.Kind == EventKubernetes && e.Detail["reason"] == reasonFailedPreStop {
+	// What fails in the tidying up was not there to help anybody.
+	if e.Kind == EventKubernetes && e.Detail["reason"] == reasonFailedPreStop && !t.isOver {
 		t.failedHook = e.Object + ": " + e.Detail["message"]
 	}
 	if e.Kind != EventPodDeletionAsked {

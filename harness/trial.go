@@ -88,6 +88,15 @@ func (t *trialRun) event(kind EventKind, object string) time.Duration {
 // measure deploys, attacks and removes. What went wrong with this trial only
 // comes back as errInvalid.
 func (t *trialRun) measure(ctx context.Context) (err error) {
+	t.turnover <- struct{}{}
+	inTurn := true
+	release := func() {
+		if inTurn {
+			inTurn = false
+			<-t.turnover
+		}
+	}
+	defer release()
 	end := t.phase(PhaseDeploy)
 	dctx, cancel := context.WithTimeout(ctx, deployLimit)
 	d, err := t.World.Deploy(dctx, t.trial, t.clock, t.tally)
@@ -97,6 +106,9 @@ func (t *trialRun) measure(ctx context.Context) (err error) {
 		return t.blame(ctx, "deploy", err)
 	}
 	defer func() {
+		release()
+		t.turnover <- struct{}{}
+		defer func() { <-t.turnover }()
 		end := t.phase(PhaseRemove)
 		defer end()
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
@@ -115,7 +127,11 @@ func (t *trialRun) measure(ctx context.Context) (err error) {
 	}()
 
 	end = t.phase(PhaseWarmUp)
-	err = t.warmUp(ctx, d)
+	err = t.prepare(ctx, d)
+	release()
+	if err == nil {
+		err = t.warmUp(ctx, d)
+	}
 	end()
 	if err != nil {
 		return t.blame(ctx, "warm up", err)
@@ -146,14 +162,16 @@ func (t *trialRun) parts(ctx context.Context) (map[string]string, error) {
 	return nil, nil
 }
 
-// warmUp prepares the scenario and sends short loads until one is answered
-// without a failure.
-func (t *trialRun) warmUp(ctx context.Context, d Deployment) error {
+// prepare is what the scenario needs before the attack.
+func (t *trialRun) prepare(ctx context.Context, d Deployment) error {
 	if p, ok := t.Scenarios[t.trial.Setup.Scenario.Name].(Preparer); ok {
-		if err := p.Prepare(ctx, t.trial.Setup, d); err != nil {
-			return err
-		}
+		return p.Prepare(ctx, t.trial.Setup, d)
 	}
+	return nil
+}
+
+// warmUp sends short loads until one is answered without a failure.
+func (t *trialRun) warmUp(ctx context.Context, d Deployment) error {
 	target := d.Target()
 	target.URL = target.ReadyURL
 	load := t.trial.Setup.Load
