@@ -30,7 +30,7 @@ func (Baseline) Check(s harness.Setup) error {
 
 // Run implements harness.Scenario.
 func (Baseline) Run(ctx context.Context, s harness.Setup, _ harness.Deployment) (harness.Disruption, error) {
-	if err := sleep(ctx, s.Scenario.Length.Duration); err != nil {
+	if err := harness.Sleep(ctx, s.Scenario.Length.Duration); err != nil {
 		return harness.Disruption{}, fail(ctx, s, "wait for scenario.length", err)
 	}
 	return harness.Disruption{}, nil

@@ -59,7 +59,7 @@ func (BlueGreen) Run(ctx context.Context, s harness.Setup, d harness.Deployment)
 	if err := c.Cutover(ctx); err != nil {
 		return harness.Disruption{}, fail(ctx, s, "cut over to Green", err)
 	}
-	if err := sleep(ctx, s.Scenario.KeepOld.Duration); err != nil {
+	if err := harness.Sleep(ctx, s.Scenario.KeepOld.Duration); err != nil {
 		return harness.Disruption{}, fail(ctx, s, "keep Blue for scenario.keepOld", err)
 	}
 	pods, err := c.DeleteBlue(ctx)

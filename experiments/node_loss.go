@@ -60,7 +60,7 @@ func (NodeLoss) Run(ctx context.Context, s harness.Setup, d harness.Deployment) 
 		return harness.Disruption{}, fail(ctx, s, "lose a node", err)
 	}
 	did := harness.Disruption{Lost: pods}
-	if err := sleep(ctx, s.Scenario.Length.Duration); err != nil {
+	if err := harness.Sleep(ctx, s.Scenario.Length.Duration); err != nil {
 		return did, fail(ctx, s, "wait for scenario.length", err)
 	}
 	return did, nil

@@ -54,7 +54,7 @@ func (NodeScaleIn) Run(ctx context.Context, s harness.Setup, d harness.Deploymen
 		return harness.Disruption{}, fail(ctx, s, "drain a node", err)
 	}
 	did := harness.Disruption{Deleted: pods}
-	if err := sleep(ctx, s.Scenario.HoldNode.Duration); err != nil {
+	if err := harness.Sleep(ctx, s.Scenario.HoldNode.Duration); err != nil {
 		return did, fail(ctx, s, "keep the empty node for scenario.holdNode", err)
 	}
 	if err := n.RemoveNode(ctx); err != nil {

@@ -60,18 +60,6 @@ type part struct {
 // it open.
 func grace(s harness.Setup) part { return part{"workload.gracePeriod", s.Workload.GracePeriod} }
 
-// sleep waits for d, unless ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // fail says what was being done, and names the limit if that was the reason.
 func fail(ctx context.Context, s harness.Setup, doing string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -27,7 +27,7 @@ func (a *able) note(ctx context.Context, call string) error {
 	if err := a.err[call]; err != nil {
 		return err
 	}
-	return sleep(ctx, time.Second)
+	return harness.Sleep(ctx, time.Second)
 }
 
 func (a *able) AddGreen(ctx context.Context) error            { return a.note(ctx, "green") }

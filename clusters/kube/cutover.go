@@ -162,7 +162,7 @@ func (d *deployment) moveWeights(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for Event %s of Ingress %s: %w: last warnings: %q", reconciled, appName, err, warnings(ctx, d.world.client, d.namespace))
 	}
-	if err := pause(ctx, cmp.Or(d.trial.Setup.LoadBalancer.WeightLag.Max, usualWeightLag)); err != nil {
+	if err := harness.Sleep(ctx, cmp.Or(d.trial.Setup.LoadBalancer.WeightLag.Max, usualWeightLag)); err != nil {
 		return fmt.Errorf("wait for the load balancer's nodes to take the weights over: %w", err)
 	}
 	return nil

@@ -1,7 +1,8 @@
 // Package kube deploys one trial's setup on a Kubernetes cluster, lets scenarios
 // act on it, and removes it: the same over client-go for every cluster provider.
-// World implements harness.World; what it deploys implements harness.Deployment,
-// harness.HPABounds and harness.CPUBurn.
+// World implements harness.World and harness.Configurable; what it deploys
+// implements harness.Deployment, harness.Faulty and all that scenarios ask for
+// (HPABounds, CPUBurn, Colours, Rollout, PodKiller, Nodes).
 //
 //	manifests.go   the objects of a trial, pure: Setup in, typed objects out
 //	workloads.go   its Deployments; hooks.go their preStop hooks
@@ -9,12 +10,19 @@
 //	scaling.go     HorizontalPodAutoscaler, PodDisruptionBudget, rolling update
 //	own.go         the same for an application of the user's own
 //	ownread.go     reading its manifests
+//	colours.go     Blue and Green
 //	describe.go    what would be created, in words
 //	yaml.go        the same as YAML, for people
 //	world.go       Config, World, Environment
 //	deploy.go      create the objects, wait until they are up
 //	others.go      create objects of any kind
+//	configure.go   settings of the cluster
 //	deployment.go  what can be done to a deployment: bounds, CPU
+//	cutover.go     the same for blue-green; rollout.go, podkill.go
+//	drain.go       nodes that are drained; nodes.go nodes that are removed or lost
+//	faults.go      what is broken on purpose
+//	repairs.go     undoing what was done to the cluster
+//	workload.go    the pods of the workload, of the colour that has the traffic
 //	observe.go     read back what is live
 //	targets.go     the load balancer's targets
 //	view.go        the state of one namespace, by watch, and waiting on it

@@ -51,7 +51,7 @@ func (d *deployment) DrainNode(ctx context.Context) (pods int, err error) {
 	if err := d.taint(ctx, node); err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, taintDelay); err != nil {
+	if err := harness.Sleep(ctx, taintDelay); err != nil {
 		return 0, err
 	}
 	all, err := d.world.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -164,7 +164,7 @@ func (d *deployment) evict(ctx context.Context, p corev1.Pod) error {
 		if !apierrors.IsTooManyRequests(err) {
 			return fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
-		if late := pause(ctx, evictionRetry); late != nil {
+		if late := harness.Sleep(ctx, evictionRetry); late != nil {
 			return fmt.Errorf("evict pod %s/%s: %w: %w", p.Namespace, p.Name, late, err)
 		}
 	}
@@ -183,16 +183,4 @@ func waitPodGone(ctx context.Context, client kubernetes.Interface, p corev1.Pod)
 		return fmt.Errorf("wait until pod %s/%s is gone: %w", p.Namespace, p.Name, err)
 	}
 	return nil
-}
-
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

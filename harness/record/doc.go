@@ -6,7 +6,8 @@
 //	  0007-hpa-scale-in-instance-prestop-sleep-10s-pooled/
 //	    requests.jsonl.zst      one harness.Request a line, zstd
 //	    events.jsonl            one harness.Event a line
-//	    lb.jsonl app.jsonl      what load balancer and application logged, as they wrote it
+//	    lb.jsonl targets.jsonl  what the load balancer logged of requests and of its targets' states, as it wrote it
+//	    app.jsonl               the same of the application
 //	    trial.json              harness.TrialResult; written last: without it the trial is incomplete
 //	  0007.2-...                the second attempt, if the first was invalid
 //	  interrupted/              trials that were cut off before the run was resumed, as they were
