@@ -20,6 +20,9 @@ func (RollingUpdate) About() string {
 	return "a new version replaces every pod, as workload.maxSurge, maxUnavailable and minReadySeconds allow"
 }
 
+// StartsPods implements harness.PodStarter.
+func (RollingUpdate) StartsPods() bool { return true }
+
 // Check implements harness.Scenario.
 func (RollingUpdate) Check(s harness.Setup) error {
 	minReady := harness.Dur(time.Duration(s.Workload.MinReadySeconds) * time.Second)

@@ -131,17 +131,20 @@ func TestPartsOfNodesThatAreGone(t *testing.T) {
 func TestFailedPreStopHook(t *testing.T) {
 	for name, c := range map[string]struct {
 		sleep  time.Duration
+		grace  string // of the deletion
 		reason string
 	}{
-		"failed":        {10 * time.Second, "preStop hook: Pod/app-0: sleep: not found"},
-		"beyond grace":  {40 * time.Second, ""},
-		"not asked for": {0, ""},
+		"failed":        {10 * time.Second, "30", "preStop hook: Pod/app-0: sleep: not found"},
+		"beyond grace":  {40 * time.Second, "30", ""},
+		"not asked for": {0, "30", ""},
+		"killed":        {10 * time.Second, "0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newTestWorld()
 				w.Scenarios = map[string]Scenario{"fake": fakeScenario{takes: time.Second, does: func(d *fakeDeployment) Disruption {
-					d.delete(4)
+					d.delete(3)
+					d.rec.Event(Event{At: d.clock.Now(), Kind: EventPodDeletionAsked, Object: "app-0", Detail: map[string]string{"grace": c.grace}})
 					d.rec.Event(Event{Kind: EventKubernetes, Object: "Pod/app-0",
 						Detail: map[string]string{"reason": reasonFailedPreStop, "message": "sleep: not found"}})
 					return Disruption{Deleted: 4}

@@ -188,6 +188,10 @@ type Disruption struct {
 // Exclusive is a Scenario that disturbs other trials on the same cluster.
 type Exclusive interface{ Exclusive() bool }
 
+// PodStarter is a Scenario in which many pods start while there is load. That
+// costs so much CPU that fewer such trials can run side by side.
+type PodStarter interface{ StartsPods() bool }
+
 // Preparer is a Scenario that has something to set up before the attack.
 type Preparer interface {
 	Prepare(ctx context.Context, s Setup, d Deployment) error

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"maps"
+	"strings"
 	"sync"
 	"time"
 )
@@ -26,6 +27,7 @@ type tally struct {
 	isOver         bool
 	first          map[EventKind]time.Duration // when a kind of event came first
 	gone           []string                    // nodes that were taken away
+	killed         map[string]bool             // pods that were deleted without a grace period
 	failedHook     string                      // what the kubelet says of a preStop hook that failed
 }
 
@@ -39,7 +41,7 @@ type failure struct {
 }
 
 func newTally(rec Recorder) *tally {
-	return &tally{rec: rec, byOutcome: make(map[Outcome]int), first: make(map[EventKind]time.Duration), scenarioAt: -1}
+	return &tally{rec: rec, byOutcome: make(map[Outcome]int), first: make(map[EventKind]time.Duration), killed: make(map[string]bool), scenarioAt: -1}
 }
 
 // Request implements Recorder.
@@ -76,9 +78,13 @@ func (t *tally) Event(e Event) {
 	if e.Kind == EventNodeRemoved || e.Kind == EventNodeLost {
 		t.gone = append(t.gone, e.Object)
 	}
-	// What fails in the tidying up was not there to help anybody.
-	if e.Kind == EventKubernetes && e.Detail["reason"] == reasonFailedPreStop && !t.isOver {
+	// What fails in the tidying up, or is cut because the pod is killed, was not
+	// there to help.
+	if e.Kind == EventKubernetes && e.Detail["reason"] == reasonFailedPreStop && !t.isOver && !t.killed[strings.TrimPrefix(e.Object, "Pod/")] {
 		t.failedHook = e.Object + ": " + e.Detail["message"]
+	}
+	if e.Kind == EventPodDeletionAsked && e.Detail["grace"] == "0" {
+		t.killed[e.Object] = true
 	}
 	if e.Kind != EventPodDeletionAsked {
 		return

@@ -43,7 +43,7 @@ wrong with a file is listed, all at once, and ends with exit code 2.`,
 			}
 			return writePlan(cmd.OutOrStdout(), planned{
 				experiment: e, cluster: cluster, plan: plan, objects: objects,
-				parallel: (runFlags{parallel: parallel}).parallelTrials(e.Base.Load.Rate),
+				parallel: (runFlags{parallel: parallel}).parallelTrials(e),
 			})
 		},
 	}

@@ -19,7 +19,8 @@ import (
 const maxTotalRate = 600
 
 // trialsPerCore is how many trials run at a time where their rate allows more:
-// most of a trial is waiting, for pods to start and to go.
+// most of a trial is waiting, for pods to start and to go. A scenario that starts
+// pods under load (harness.PodStarter) gets half of them.
 const trialsPerCore = 2
 
 // maxParallel bounds --parallel; a node runs 110 pods, and a trial needs some.
@@ -121,7 +122,7 @@ func (f *runFlags) jobs(cmd *cobra.Command, args []string) ([]*job, error) {
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, &job{experiment: e, parallel: f.parallelTrials(e.Base.Load.Rate), command: commandLine(cmd.Flags(), arg)})
+		jobs = append(jobs, &job{experiment: e, parallel: f.parallelTrials(e), command: commandLine(cmd.Flags(), arg)})
 	}
 	return jobs, mergeOptions(&f.cluster.options, wishes, changed)
 }
@@ -197,9 +198,13 @@ func (f runFlags) narrow(e harness.Experiment) (harness.Experiment, error) {
 }
 
 // parallelTrials chooses how many trials run at a time.
-func (f runFlags) parallelTrials(rate int) int {
+func (f runFlags) parallelTrials(e harness.Experiment) int {
 	if f.parallel > 0 {
 		return f.parallel
 	}
-	return max(1, min(maxParallel, trialsPerCore*runtime.NumCPU(), maxTotalRate/max(1, rate)))
+	perCore := trialsPerCore
+	if s, ok := experiments.Scenarios()[e.Base.Scenario.Name].(harness.PodStarter); ok && s.StartsPods() {
+		perCore = 1
+	}
+	return max(1, min(maxParallel, perCore*runtime.NumCPU(), maxTotalRate/max(1, e.Base.Load.Rate)))
 }

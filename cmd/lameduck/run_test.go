@@ -210,12 +210,20 @@ later   not begun
 }
 
 func TestDefaultParallelism(t *testing.T) {
+	at := func(rate int, scenario string) harness.Experiment {
+		var e harness.Experiment
+		e.Base.Load.Rate, e.Base.Scenario.Name = rate, scenario
+		return e
+	}
 	for rate, most := range map[int]int{1: maxParallel, 100: 6, 150: 4, 300: 2, 600: 1, 5000: 1} {
-		if got, want := (runFlags{}).parallelTrials(rate), min(most, trialsPerCore*runtime.NumCPU()); got != want {
+		if got, want := (runFlags{}).parallelTrials(at(rate, experiments.BaselineName)), min(most, trialsPerCore*runtime.NumCPU()); got != want {
 			t.Errorf("%d requests per second: %d trials at a time, want %d", rate, got, want)
 		}
 	}
-	if got := (runFlags{parallel: 7}).parallelTrials(5000); got != 7 {
+	if got, want := (runFlags{}).parallelTrials(at(100, experiments.RollingUpdateName)), min(6, runtime.NumCPU()); got != want {
+		t.Errorf("pods start under load: %d trials at a time, want %d", got, want)
+	}
+	if got := (runFlags{parallel: 7}).parallelTrials(at(5000, experiments.RollingUpdateName)); got != 7 {
 		t.Errorf("got %d, want what was asked for", got)
 	}
 }
