@@ -77,7 +77,7 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
 	flags.StringVar(&f.out, "out", "runs", "directory for run directories")
 	flags.IntVar(&f.repeats, "repeats", 0, "trials per cell (default: the experiment's)")
 	flags.IntVar(&f.rate, "rate", 0, "requests per second of each trial (default: the experiment's)")
-	flags.IntVar(&f.parallel, "parallel", 0, fmt.Sprintf("trials at a time (default: %d per core, with at most %d requests per second in all)", trialsPerCore, maxTotalRate))
+	flags.IntVar(&f.parallel, "parallel", 0, fmt.Sprintf("trials at a time (default: %d per core, half of that if many pods start under load, and at most %d requests per second in all)", trialsPerCore, maxTotalRate))
 	flags.StringSliceVar(&f.mitigations, "mitigations", nil, "only these mitigations, comma-separated (default: the experiment's)")
 	flags.StringSliceVar(&f.targets, "targets", nil, "instance, ip or both, comma-separated: what the load balancer registers (default: the experiment's)")
 	flags.StringSliceVar(&f.connections, "connections", nil, "pooled, new or both, comma-separated (default: the experiment's)")
