@@ -68,7 +68,7 @@ func (l layout) controlPlaneComponents(binaries string) []machine.Component {
 		"--kubelet-client-key=" + l.pki("apiserver.key"),
 		"--kubelet-certificate-authority=" + l.pki("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP",
-		// For metrics-server. The API server has no kube-proxy beside it, so it
+		// For the metrics' servers. The API server has no kube-proxy beside it, so it
 		// must go to the endpoint itself.
 		"--enable-aggregator-routing=true",
 		"--requestheader-client-ca-file=" + l.pki("front-proxy-ca.crt"),
@@ -129,6 +129,20 @@ func (l layout) controlPlaneComponents(binaries string) []machine.Component {
 		"--kubelet-request-timeout=3s",
 	}, After: []machine.Probe{l.apiServes()}}
 	return []machine.Component{etcd, apiServer, controllers, scheduler, metrics}
+}
+
+// externalMetricsComponent serves metrics whose values are set by hand (package
+// clusters/metrics), beside the API server, which asks it. Its executable is
+// lameduck itself.
+func (l layout) externalMetricsComponent(self string) machine.Component {
+	return machine.Component{Name: externalService, Path: self, Args: []string{
+		externalService,
+		"--kubeconfig", filepath.Join(l.host(hostCP), "external-metrics.kubeconfig"),
+		"--address", netip.AddrPortFrom(controlPlane, externalPort).String(),
+		"--tls-cert", l.pki("external-metrics.crt"),
+		"--tls-key", l.pki("external-metrics.key"),
+		"--client-ca", l.pki("front-proxy-ca.crt"),
+	}, After: []machine.Probe{l.apiServes()}}
 }
 
 // albComponent is the load balancer. Its executable is lameduck itself.

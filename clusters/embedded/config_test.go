@@ -100,7 +100,8 @@ func TestContainerdConfig(t *testing.T) {
 
 func TestComponents(t *testing.T) {
 	l := layout{name: "x", dir: t.TempDir()}
-	components := append(l.controlPlaneComponents("/bin/e"), l.nodeComponents(1, "/bin/e")...)
+	external := l.externalMetricsComponent("/bin/lameduck")
+	components := append(append(l.controlPlaneComponents("/bin/e"), external), l.nodeComponents(1, "/bin/e")...)
 	alb, err := l.albComponent("/bin/lameduck")
 	if err != nil {
 		t.Fatal(err)
@@ -112,13 +113,17 @@ func TestComponents(t *testing.T) {
 			t.Errorf("%s: path %s is not absolute", c.Name, c.Path)
 		}
 	}
-	want := "etcd kube-apiserver kube-controller-manager kube-scheduler metrics-server containerd kubelet kube-proxy alb"
+	want := "etcd kube-apiserver kube-controller-manager kube-scheduler metrics-server external-metrics containerd kubelet kube-proxy alb"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("components are %s", got)
 	}
 	if want := []string{"alb", "--kubeconfig", l.host("lb") + "/alb.kubeconfig", "--address", "198.18.0.5", "--address", "198.18.0.7",
 		"--webhook-address", "198.18.0.5:9443", "--log-dir", l.albLogs(), "--healthz-address", "127.0.0.1:8081"}; !slices.Equal(alb.Args, want) {
 		t.Errorf("alb is started with %q", alb.Args)
+	}
+	if want := []string{"external-metrics", "--kubeconfig", l.host("cp") + "/external-metrics.kubeconfig", "--address", "198.18.0.2:4444",
+		"--tls-cert", l.pki("external-metrics.crt"), "--tls-key", l.pki("external-metrics.key"), "--client-ca", l.pki("front-proxy-ca.crt")}; !slices.Equal(external.Args, want) {
+		t.Errorf("external-metrics is started with %q", external.Args)
 	}
 }
 
@@ -169,6 +174,14 @@ func TestCredentials(t *testing.T) {
 		if _, err := certificate(t, server).Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
 			t.Errorf("as %s: %v", name, err)
 		}
+	}
+	server, err = os.ReadFile(l.pki("external-metrics.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The API server verifies it as the Service's, not as the endpoint's.
+	if _, err := certificate(t, server).Verify(x509.VerifyOptions{Roots: roots, DNSName: "external-metrics.kube-system.svc"}); err != nil {
+		t.Error(err)
 	}
 	// Who has a certificate of the ordinary CA must not pass as the front proxy.
 	front, err := os.ReadFile(l.pki("front-proxy-ca.crt"))

@@ -67,9 +67,11 @@ func (l layout) writeServers(ca, front *authority) error {
 	if err != nil {
 		return err
 	}
-	metrics, err := ca.issue("metrics-server", "", metricsService+"."+systemNamespace+".svc", controlPlane.String())
-	if err != nil {
-		return err
+	servers := make(map[string]pair)
+	for _, api := range metricsAPIs {
+		if servers[api.service], err = ca.issue(api.service, "", api.service+"."+systemNamespace+".svc", controlPlane.String()); err != nil {
+			return err
+		}
 	}
 	controllers, err := ca.issue("controllers", "", "localhost", "127.0.0.1", controlPlane.String())
 	if err != nil {
@@ -79,9 +81,8 @@ func (l layout) writeServers(ca, front *authority) error {
 	if err != nil {
 		return err
 	}
-	for name, p := range map[string]pair{
-		"apiserver": apiServer, "metrics-server": metrics, "controllers": controllers, "front-proxy": proxy,
-	} {
+	servers["apiserver"], servers["controllers"], servers["front-proxy"] = apiServer, controllers, proxy
+	for name, p := range servers {
 		if err := p.write(l.pki(name)); err != nil {
 			return err
 		}
@@ -99,6 +100,7 @@ func (l layout) writeClients(ca *authority, nodes int) error {
 		{hostCP + "/controller-manager.kubeconfig", "system:kube-controller-manager", masters},
 		{hostCP + "/scheduler.kubeconfig", "system:kube-scheduler", masters},
 		{hostCP + "/metrics-server.kubeconfig", "metrics-server", masters},
+		{hostCP + "/external-metrics.kubeconfig", "external-metrics", masters},
 		{hostLB + "/alb.kubeconfig", "lameduck-alb", masters},
 	}
 	for n := 1; n <= nodes; n++ {

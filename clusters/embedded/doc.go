@@ -49,5 +49,6 @@
 //   - MendAll undoes all of it, whoever did it.
 //
 // Commands of lameduck's that belong to this package: "embedded-host --spec FILE"
-// is RunHost, and "alb" is started as the process of the host lb.
+// is RunHost, "alb" is started as the process of the host lb, and
+// "external-metrics" as one of the control plane's.
 package embedded

@@ -42,6 +42,7 @@ var (
 const (
 	apiPort         = 6443
 	metricsPort     = 4443
+	externalPort    = 4444 // external metrics
 	albHealthPort   = 8081
 	albWebhookPort  = 9443
 	proxyHealthPort = 10256 // kube-proxy's default; what external load balancers ask

@@ -61,7 +61,7 @@ func (b *builder) startMachines(ctx context.Context) error {
 		switch host {
 		case hostClient:
 		case hostCP:
-			components = b.controlPlaneComponents(b.config.Binaries)
+			components = append(b.controlPlaneComponents(b.config.Binaries), b.externalMetricsComponent(b.config.Self))
 		case hostLB:
 			components = []machine.Component{alb}
 		default:

@@ -17,9 +17,25 @@ import (
 
 const (
 	systemNamespace = metav1.NamespaceSystem
-	metricsService  = "metrics-server"
-	metricsAPI      = "v1beta1.metrics.k8s.io"
+	externalService = "external-metrics"
 )
+
+// metricsAPI is one that the API server passes on to another server.
+type metricsAPI struct {
+	service string // in the system namespace; also the process
+	group   string
+	port    int32 // at the control plane's address
+}
+
+const metricsVersion = "v1beta1" // of all
+
+func (a metricsAPI) name() string { return metricsVersion + "." + a.group }
+
+// metricsAPIs are those that a HorizontalPodAutoscaler asks.
+var metricsAPIs = []metricsAPI{
+	{"metrics-server", "metrics.k8s.io", metricsPort},
+	{externalService, "external.metrics.k8s.io", externalPort},
+}
 
 // IngressClass is the class of Ingresses that the load balancer serves; its
 // controller is the name that the AWS Load Balancer Controller uses.
@@ -37,78 +53,96 @@ func (l layout) createObjects(ctx context.Context, c kubernetes.Interface) error
 	if _, err := c.NetworkingV1().IngressClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create IngressClass: %w", err)
 	}
-	if err := createMetricsService(ctx, c); err != nil {
-		return fmt.Errorf("create Service for metrics: %w", err)
-	}
 	ca, err := os.ReadFile(l.pki("ca.crt"))
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(apiService(ca))
+	// The system namespace is made by the API server itself, soon after start.
+	err = poll(ctx, func(ctx context.Context) error {
+		_, err := c.CoreV1().Namespaces().Get(ctx, systemNamespace, metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for namespace %s: %w", systemNamespace, err)
+	}
+	for _, api := range metricsAPIs {
+		if err := api.create(ctx, c, ca); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes the API known.
+func (a metricsAPI) create(ctx context.Context, c kubernetes.Interface, ca []byte) error {
+	if err := a.createService(ctx, c); err != nil {
+		return fmt.Errorf("create Service %s: %w", a.service, err)
+	}
+	body, err := json.Marshal(a.apiService(ca))
 	if err != nil {
 		return err
 	}
 	err = c.Discovery().RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("create APIService for metrics: %w", err)
+		return fmt.Errorf("create APIService %s: %w", a.name(), err)
 	}
 	return nil
 }
 
-// createMetricsService leads to metrics-server, which is no pod: a Service
-// without a selector, and its endpoint.
-func createMetricsService(ctx context.Context, c kubernetes.Interface) error {
-	// The system namespace is made by the API server itself, soon after start.
-	err := poll(ctx, func(ctx context.Context) error {
-		_, err := c.CoreV1().Namespaces().Get(ctx, systemNamespace, metav1.GetOptions{})
-		return err
-	})
-	if err != nil {
-		return err
-	}
+// createService leads to the server, which is no pod: a Service without a
+// selector, and its endpoint.
+func (a metricsAPI) createService(ctx context.Context, c kubernetes.Interface) error {
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: metricsService, Namespace: systemNamespace},
+		ObjectMeta: metav1.ObjectMeta{Name: a.service, Namespace: systemNamespace},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}},
 	}
 	if _, err := c.CoreV1().Services(systemNamespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	port := int32(metricsPort)
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: metricsService, Namespace: systemNamespace,
-			Labels: map[string]string{discoveryv1.LabelServiceName: metricsService, discoveryv1.LabelManagedBy: "lameduck"},
+			Name: a.service, Namespace: systemNamespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: a.service, discoveryv1.LabelManagedBy: "lameduck"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{controlPlane.String()}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: &service.Spec.Ports[0].Name, Port: &port}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &service.Spec.Ports[0].Name, Port: &a.port}},
 	}
-	_, err = c.DiscoveryV1().EndpointSlices(systemNamespace).Create(ctx, slice, metav1.CreateOptions{})
+	_, err := c.DiscoveryV1().EndpointSlices(systemNamespace).Create(ctx, slice, metav1.CreateOptions{})
 	return err
 }
 
 // apiService is an apiregistration.k8s.io/v1 APIService. Its Go type would be
 // one more module for a dozen lines.
-func apiService(ca []byte) map[string]any {
+func (a metricsAPI) apiService(ca []byte) map[string]any {
 	return map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1",
 		"kind":       "APIService",
-		"metadata":   map[string]any{"name": metricsAPI},
+		"metadata":   map[string]any{"name": a.name()},
 		"spec": map[string]any{
-			"group": "metrics.k8s.io", "version": "v1beta1",
+			"group": a.group, "version": metricsVersion,
 			"groupPriorityMinimum": 100, "versionPriority": 100,
 			"caBundle": ca, // []byte: base64, as the API wants it
-			"service":  map[string]any{"name": metricsService, "namespace": systemNamespace, "port": 443},
+			"service":  map[string]any{"name": a.service, "namespace": systemNamespace, "port": 443},
 		},
 	}
 }
 
-// metricsAvailable says whether the API server reaches metrics-server. Until
-// then no namespace can be deleted: the deletion asks every API.
+// metricsAvailable says whether the API server reaches the metrics' servers.
+// Until then no namespace can be deleted: the deletion asks every API.
 func metricsAvailable(ctx context.Context, c kubernetes.Interface) error {
+	for _, api := range metricsAPIs {
+		if err := api.available(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a metricsAPI) available(ctx context.Context, c kubernetes.Interface) error {
 	b, err := c.Discovery().RESTClient().Get().
-		AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/"+metricsAPI).SetHeader("Accept", "application/json").DoRaw(ctx)
+		AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/"+a.name()).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,10 +159,10 @@ func metricsAvailable(ctx context.Context, c kubernetes.Interface) error {
 			if cond.Status == metav1.ConditionTrue {
 				return nil
 			}
-			return fmt.Errorf("the metrics API is not available: %s", cond.Message)
+			return fmt.Errorf("the API %s is not available: %s", a.name(), cond.Message)
 		}
 	}
-	return fmt.Errorf("the metrics API is not available yet")
+	return fmt.Errorf("the API %s is not available yet", a.name())
 }
 
 // nodesReady says whether n nodes are Ready.

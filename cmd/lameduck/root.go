@@ -24,7 +24,7 @@ got: for the setup as it is and for each mitigation.`,
 	root.AddCommand(
 		runCommand(), planCommand(kube.Describe), initCommand(), listCommand(), schemaCommand(),
 		reportCommand(), clusterCommand(), versionCommand(),
-		albCommand(), workerCommand(), embeddedHostCommand(),
+		albCommand(), workerCommand(), embeddedHostCommand(), externalMetricsCommand(),
 	)
 	// A command that only groups others says what it has instead of nothing.
 	for _, c := range append(root.Commands(), root) {
