@@ -100,6 +100,9 @@ func TestCellsOfTheBuiltins(t *testing.T) {
 			"ip none pooled": "some", "ip readiness-gate-and-prestop-sleep-25s pooled": "none",
 		},
 		"scale-in-cpu": {"instance none pooled": "some", "instance prestop-sleep-10s pooled": "none"},
+		"scale-in-metric": {
+			"instance none pooled": "some", "instance prestop-sleep-10s pooled": "none", "instance hpa-one-pod-per-5s pooled": "",
+		},
 		"scale-in-exit": {
 			"instance none pooled": "some", "instance prestop-sleep-10s pooled": "some",
 			"instance drain-and-prestop-sleep-10s pooled": "none",
@@ -121,7 +124,7 @@ func TestCellsOfTheBuiltins(t *testing.T) {
 			t.Errorf("%s: got %v\nwant %v", name, got, want)
 		}
 	}
-	if all := len(Names()); all != 9 {
+	if all := len(Names()); all != 10 {
 		t.Errorf("%d built-in experiments, want a test of each", all)
 	}
 }
@@ -149,7 +152,7 @@ func TestBuiltinsAreMadeAnew(t *testing.T) {
 func TestUnknownExperiment(t *testing.T) {
 	_, err := Builtin("scale-out")
 	const want = `experiment "scale-out": want one of baseline, blue-green, node-loss, node-scale-in, pod-kill, rolling-update, ` +
-		`scale-in, scale-in-cpu, scale-in-exit`
+		`scale-in, scale-in-cpu, scale-in-exit, scale-in-metric`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -20,9 +20,11 @@ const HPAScaleInName = "hpa-scale-in"
 // is gone.
 //
 // With DriveBounds the deployment must have an HPA that holds Workload.Replicas
-// (harness.HPABounds); its bounds are lowered to Scenario.To. With DriveCPU it
-// must have one between Scenario.To and Workload.Replicas on the CPU metric,
-// with a target below 100 % of the request (harness.CPUBurn); each pod is made
+// (harness.HPABounds); its bounds are lowered to Scenario.To. With the others it
+// must have one between Scenario.To and Workload.Replicas, and what counts is
+// what the controller makes of its metric. With DriveMetric that is one whose
+// value can be set (harness.MetricDriver); it is lowered. With DriveCPU it is the
+// CPU, with a target below 100 % of the request (harness.CPUBurn); each pod is made
 // to use the CPU it asked for before the attack, and the scenario ends that.
 type HPAScaleIn struct {
 	// burns holds what ends the burn that Prepare began, by deployment.
@@ -31,7 +33,7 @@ type HPAScaleIn struct {
 
 // About implements harness.Scenario.
 func (*HPAScaleIn) About() string {
-	return "the HPA scales in from workload.replicas to scenario.to, driven by its bounds or by CPU"
+	return "the HPA scales in from workload.replicas to scenario.to, driven by its bounds, a metric or CPU"
 }
 
 // Check implements harness.Scenario.
@@ -39,7 +41,11 @@ func (*HPAScaleIn) Check(s harness.Setup) error {
 	w, spec := s.Workload, s.Scenario
 	// A pod may use up its grace period, and the limit has to leave time for
 	// the HPA besides.
-	errs := checkSpec(s, []string{"to", "drive"}, grace(s))
+	atLeast := []part{grace(s)}
+	if spec.Drive != harness.DriveBounds {
+		atLeast = append(atLeast, part{"workload.hpa", harness.Dur(w.HPA.Takes(w.Replicas - spec.To))})
+	}
+	errs := checkSpec(s, []string{"to", "drive"}, atLeast...)
 	if spec.To < 1 || spec.To >= w.Replicas {
 		errs = append(errs, fmt.Errorf("scenario.to is %d: want at least 1 and less than workload.replicas (%d)", spec.To, w.Replicas))
 	}
@@ -48,24 +54,56 @@ func (*HPAScaleIn) Check(s harness.Setup) error {
 		// The controller goes to the bounds in one step whatever the behaviour is
 		// (pkg/controller/podautoscaler/horizontal.go, reconcileAutoscaler).
 		if s.Workload.HPA != (harness.HPABehavior{}) {
-			errs = append(errs, fmt.Errorf("workload.hpa has no effect when scenario.drive is %s: want %s", harness.DriveBounds, harness.DriveCPU))
+			errs = append(errs, fmt.Errorf("workload.hpa has no effect when scenario.drive is %s: want %s or %s", harness.DriveBounds, harness.DriveMetric, harness.DriveCPU))
 		}
+	case harness.DriveMetric:
 	case harness.DriveCPU:
 		if _, err := millicores(w.CPURequest); err != nil {
 			errs = append(errs, fmt.Errorf("workload.cpuRequest is %q: %w", w.CPURequest, err))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("scenario.drive is %q: want %s or %s", spec.Drive, harness.DriveBounds, harness.DriveCPU))
+		errs = append(errs, fmt.Errorf("scenario.drive is %q: want %s, %s or %s", spec.Drive, harness.DriveBounds, harness.DriveMetric, harness.DriveCPU))
 	}
 	return errors.Join(errs...)
 }
 
-// Prepare implements harness.Preparer: for DriveCPU it makes the pods use CPU
-// and returns when the HPA has held all of them for a while.
+// Prepare implements harness.Preparer: it returns when the HPA holds all pods
+// because of its metric.
 func (sc *HPAScaleIn) Prepare(ctx context.Context, s harness.Setup, d harness.Deployment) error {
-	if s.Scenario.Drive != harness.DriveCPU {
-		return nil
+	ctx, cancel := context.WithTimeout(ctx, s.Scenario.Limit.Duration)
+	defer cancel()
+	switch s.Scenario.Drive {
+	case harness.DriveMetric:
+		return prepareMetric(ctx, s, d)
+	case harness.DriveCPU:
+		return sc.prepareCPU(ctx, s, d)
 	}
+	return nil
+}
+
+// prepareMetric needs to set nothing: a deployment begins with enough for all.
+func prepareMetric(ctx context.Context, s harness.Setup, d harness.Deployment) error {
+	driver, err := metricDriver(d)
+	if err != nil {
+		return err
+	}
+	if err := driver.WaitMetric(ctx, s.MetricBefore()); err != nil {
+		return fail(ctx, s, "wait until the HPA follows the metric", err)
+	}
+	return nil
+}
+
+func metricDriver(d harness.Deployment) (harness.MetricDriver, error) {
+	driver, ok := d.(harness.MetricDriver)
+	if !ok {
+		return nil, fmt.Errorf("this deployment's HPA follows no metric that can be set: choose scenario.drive %s", harness.DriveBounds)
+	}
+	return driver, nil
+}
+
+// prepareCPU makes the pods use CPU and returns when the HPA has held all of
+// them for a while.
+func (sc *HPAScaleIn) prepareCPU(ctx context.Context, s harness.Setup, d harness.Deployment) error {
 	burner, ok := d.(harness.CPUBurn)
 	if !ok {
 		return fmt.Errorf("this deployment's pods cannot be made to use CPU: choose scenario.drive %s", harness.DriveBounds)
@@ -74,8 +112,6 @@ func (sc *HPAScaleIn) Prepare(ctx context.Context, s harness.Setup, d harness.De
 	if err != nil {
 		return fmt.Errorf("workload.cpuRequest is %q: %w", s.Workload.CPURequest, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.Scenario.Limit.Duration)
-	defer cancel()
 	var stop func(context.Context) error
 	// A burn is of the pods that are there, so pods that the HPA took away and
 	// brought back need a new one; it covers all of them.
@@ -108,7 +144,17 @@ func (sc *HPAScaleIn) Run(ctx context.Context, s harness.Setup, d harness.Deploy
 
 // begin gives the HPA its reason to scale in.
 func (sc *HPAScaleIn) begin(ctx context.Context, s harness.Setup, d harness.Deployment) error {
-	if s.Scenario.Drive == harness.DriveCPU {
+	switch s.Scenario.Drive {
+	case harness.DriveMetric:
+		driver, err := metricDriver(d)
+		if err != nil {
+			return err
+		}
+		if err := driver.SetMetric(ctx, s.MetricAfter()); err != nil {
+			return fail(ctx, s, "lower the metric", err)
+		}
+		return nil
+	case harness.DriveCPU:
 		stop, ok := sc.burns.LoadAndDelete(d)
 		if !ok {
 			return errors.New("no CPU burn to end: scenario.drive cpu has to be prepared before it runs")

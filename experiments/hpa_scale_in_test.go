@@ -60,6 +60,23 @@ func (b *burner) BurnCPU(_ context.Context, millicores int) (func(context.Contex
 	}, nil
 }
 
+// driven has an HPA that follows the metric: at once, as it did before.
+type driven struct {
+	*pods
+	err error
+}
+
+func (d driven) SetMetric(_ context.Context, value int) error {
+	d.calls = append(d.calls, fmt.Sprintf("set %d", value))
+	d.now = func() int { return 2 }
+	return d.err
+}
+
+func (d driven) WaitMetric(_ context.Context, value int) error {
+	d.calls = append(d.calls, fmt.Sprintf("see %d", value))
+	return d.err
+}
+
 func setup(t *testing.T, experiment string) harness.Setup {
 	t.Helper()
 	e, err := Builtin(experiment)
@@ -82,6 +99,23 @@ func TestScaleInByBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := strings.Join(d.calls, ", "), "bounds 2 2, wait 2"; got != want {
+		t.Errorf("calls %q, want %q", got, want)
+	}
+}
+
+func TestScaleInByMetric(t *testing.T) {
+	d := driven{pods: &pods{now: six}}
+	sc := &HPAScaleIn{}
+	s := setup(t, "scale-in-metric")
+	if err := sc.Prepare(t.Context(), s, d); err != nil {
+		t.Fatal(err)
+	}
+	did, err := sc.Run(t.Context(), s, d)
+	if err != nil || did != (harness.Disruption{Deleted: 4}) {
+		t.Fatalf("did %+v, error %v; want 4 deleted", did, err)
+	}
+	// Twice what six pods are for, half of what two are for.
+	if got, want := strings.Join(d.calls, ", "), "see 1200, set 100, wait 2"; got != want {
 		t.Errorf("calls %q, want %q", got, want)
 	}
 }
@@ -135,7 +169,7 @@ func TestScenarioErrors(t *testing.T) {
 	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
-	bounds, cpu := setup(t, "scale-in"), setup(t, "scale-in-cpu")
+	bounds, metric, cpu := setup(t, "scale-in"), setup(t, "scale-in-metric"), setup(t, "scale-in-cpu")
 	stuck := func() *pods { return &pods{now: six} }
 
 	for _, c := range []struct {
@@ -147,6 +181,23 @@ func TestScenarioErrors(t *testing.T) {
 		{"no bounds", t.Context(),
 			func(ctx context.Context, sc *HPAScaleIn) error { _, err := sc.Run(ctx, bounds, stuck()); return err },
 			"this deployment's HPA has no bounds to set: choose scenario.drive cpu"},
+		{"no metric", t.Context(),
+			func(ctx context.Context, sc *HPAScaleIn) error { return sc.Prepare(ctx, metric, stuck()) },
+			"this deployment's HPA follows no metric that can be set: choose scenario.drive bounds"},
+		{"no metric to lower", t.Context(),
+			func(ctx context.Context, sc *HPAScaleIn) error { _, err := sc.Run(ctx, metric, stuck()); return err },
+			"this deployment's HPA follows no metric that can be set: choose scenario.drive bounds"},
+		{"metric not seen", t.Context(),
+			func(ctx context.Context, sc *HPAScaleIn) error {
+				return sc.Prepare(ctx, metric, driven{stuck(), errors.New("no API")})
+			},
+			"wait until the HPA follows the metric: no API"},
+		{"metric refused", t.Context(),
+			func(ctx context.Context, sc *HPAScaleIn) error {
+				_, err := sc.Run(ctx, metric, driven{stuck(), errors.New("conflict")})
+				return err
+			},
+			"lower the metric: conflict"},
 		{"no burn", t.Context(),
 			func(ctx context.Context, sc *HPAScaleIn) error { return sc.Prepare(ctx, cpu, stuck()) },
 			"this deployment's pods cannot be made to use CPU: choose scenario.drive bounds"},
@@ -199,16 +250,21 @@ func TestCheckNamesEveryWrongField(t *testing.T) {
 		{"to as many", func(s *harness.Setup) { s.Scenario.To = 6 },
 			"scenario.to is 6: want at least 1 and less than workload.replicas (6)"},
 		{"drive", func(s *harness.Setup) { s.Scenario.Drive = "memory" },
-			`scenario.drive is "memory": want bounds or cpu`},
+			`scenario.drive is "memory": want bounds, metric or cpu`},
 		{"limit", func(s *harness.Setup) { s.Scenario.Limit = harness.Dur(30 * time.Second) },
 			"scenario.limit is 30s: want more than workload.gracePeriod (30s)"},
 		{"cpu request", func(s *harness.Setup) { s.Scenario.Drive = harness.DriveCPU; s.Workload.CPURequest = "1Gi" },
 			`workload.cpuRequest is "1Gi": want 1m to 64, such as 50m or 0.5`},
 		{"behaviour by bounds", func(s *harness.Setup) { s.Workload.HPA.Stabilization = harness.Dur(time.Minute) },
-			"workload.hpa has no effect when scenario.drive is bounds: want cpu"},
+			"workload.hpa has no effect when scenario.drive is bounds: want metric or cpu"},
+		{"behaviour takes longer than the limit", func(s *harness.Setup) {
+			s.Scenario.Drive = harness.DriveMetric
+			s.Workload.HPA = harness.HPABehavior{Pods: 2, Period: harness.Dur(time.Minute), Stabilization: harness.Dur(30 * time.Second)}
+		},
+			"scenario.limit is 2m0s: want more than workload.gracePeriod (30s) and workload.hpa (1m30s)"},
 		{"all at once", func(s *harness.Setup) { s.Scenario.To, s.Scenario.Drive = 9, "" },
 			"scenario.to is 9: want at least 1 and less than workload.replicas (6)\n" +
-				`scenario.drive is "": want bounds or cpu`},
+				`scenario.drive is "": want bounds, metric or cpu`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := setup(t, "scale-in")

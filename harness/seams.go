@@ -34,7 +34,8 @@ type Configurable interface {
 }
 
 // Deployment is one deployed setup. What a scenario can do to it is found by
-// type assertion: HPABounds, CPUBurn, Colours, Rollout, PodKiller, Nodes.
+// type assertion: HPABounds, MetricDriver, CPUBurn, Colours, Rollout, PodKiller,
+// Nodes.
 type Deployment interface {
 	// Target is where the load goes.
 	Target() Target
@@ -60,6 +61,15 @@ type Faulty interface {
 // bounds.
 type HPABounds interface {
 	SetHPABounds(ctx context.Context, minReplicas, maxReplicas int) error
+}
+
+// MetricDriver is a Deployment whose HorizontalPodAutoscaler follows a metric
+// that can be set; at first it is Setup.MetricBefore.
+type MetricDriver interface {
+	SetMetric(ctx context.Context, value int) error
+	// WaitMetric returns when the HPA has seen this value and wants as many pods as
+	// there are.
+	WaitMetric(ctx context.Context, value int) error
 }
 
 // Colours is a Deployment that can have a second set of pods, Green, beside the

@@ -187,6 +187,15 @@ type HPABehavior struct {
 	Stabilization Duration `json:"stabilization,omitzero"`
 }
 
+// Takes is how long the removal of so many pods takes in the least.
+func (h HPABehavior) Takes(pods int) time.Duration {
+	took := h.Stabilization.Duration
+	if h.Pods > 0 {
+		took += time.Duration((pods-1)/h.Pods) * h.Period.Duration
+	}
+	return took
+}
+
 // App is an application of the user's own. Either Image or Manifests is set.
 type App struct {
 	// Image runs in a Deployment that lameduck makes, with Args.
@@ -273,7 +282,8 @@ type ScenarioSpec struct {
 	Name string `json:"name"`
 	// To is the number of replicas that hpa-scale-in leaves.
 	To int `json:"to,omitempty"`
-	// Drive is how the HPA is brought to scale in: DriveBounds or DriveCPU.
+	// Drive is how the HPA is brought to scale in: DriveBounds, DriveMetric or
+	// DriveCPU.
 	Drive string `json:"drive,omitempty"`
 	// Shift is how blue-green moves the traffic: ShiftSelector or ShiftWeights.
 	Shift string `json:"shift,omitempty"`
@@ -301,10 +311,27 @@ const (
 	// DriveBounds lowers spec.maxReplicas: the controller rescales at its next
 	// sync whatever the metrics say, so the moment is known.
 	DriveBounds = "bounds"
+	// DriveMetric lowers a metric that lameduck sets: the controller follows it at
+	// its next sync, within the HPA's behaviour.
+	DriveMetric = "metric"
 	// DriveCPU lets extra load on the CPU end and waits until the controller
 	// follows the metric.
 	DriveCPU = "cpu"
 )
+
+// MetricPerPod is the HPA's target with DriveMetric: the average value per pod
+// (autoscaling/v2, type External, averageValue).
+const MetricPerPod = 100
+
+// MetricBefore is the metric's value until the scenario: twice what all pods are
+// for, so that the HPA's bounds hold them. At exactly as much the controller would
+// take one pod in ten that is just being made for one too many, because of its
+// tolerance (--horizontal-pod-autoscaler-tolerance, 10 %).
+func (s Setup) MetricBefore() int { return 2 * MetricPerPod * s.Workload.Replicas }
+
+// MetricAfter is the value that makes the HPA scale in: half of what the pods are
+// for that stay, so that the tolerance does not keep another one.
+func (s Setup) MetricAfter() int { return MetricPerPod * s.Scenario.To / 2 }
 
 // Clone copies a setup, so that an edit of the copy does not reach s.
 func (s Setup) Clone() Setup {

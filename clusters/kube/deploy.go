@@ -134,6 +134,12 @@ func (w *World) createRest(ctx context.Context, o Objects) error {
 			return err
 		}
 	}
+	if o.Metric != nil {
+		_, err := w.client.CoreV1().ConfigMaps(namespace).Create(ctx, o.Metric, options)
+		if err := created("ConfigMap", o.Metric.Name, namespace, err); err != nil {
+			return err
+		}
+	}
 	for _, s := range o.Services {
 		_, err := w.client.CoreV1().Services(namespace).Create(ctx, s, options)
 		if err := created("Service", s.Name, namespace, err); err != nil {

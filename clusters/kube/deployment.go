@@ -46,15 +46,16 @@ type deployment struct {
 }
 
 var (
-	_ harness.World      = (*World)(nil)
-	_ harness.Deployment = (*deployment)(nil)
-	_ harness.HPABounds  = (*deployment)(nil)
-	_ harness.CPUBurn    = (*deployment)(nil)
-	_ harness.Colours    = (*deployment)(nil)
-	_ harness.Rollout    = (*deployment)(nil)
-	_ harness.PodKiller  = (*deployment)(nil)
-	_ harness.Nodes      = (*deployment)(nil)
-	_ harness.Faulty     = (*deployment)(nil)
+	_ harness.World        = (*World)(nil)
+	_ harness.Deployment   = (*deployment)(nil)
+	_ harness.HPABounds    = (*deployment)(nil)
+	_ harness.MetricDriver = (*deployment)(nil)
+	_ harness.CPUBurn      = (*deployment)(nil)
+	_ harness.Colours      = (*deployment)(nil)
+	_ harness.Rollout      = (*deployment)(nil)
+	_ harness.PodKiller    = (*deployment)(nil)
+	_ harness.Nodes        = (*deployment)(nil)
+	_ harness.Faulty       = (*deployment)(nil)
 
 	_ harness.Configurable = (*World)(nil)
 )
@@ -86,7 +87,7 @@ func (d *deployment) SetHPABounds(ctx context.Context, minReplicas, maxReplicas 
 // reached. The application ends a burn by itself after ten minutes.
 func (d *deployment) BurnCPU(ctx context.Context, millicores int) (stop func(context.Context) error, err error) {
 	if d.trial.Setup.Workload.App != nil {
-		return nil, errors.New("burn CPU: only the built-in application can: want workload.app unset, or scenario.drive bounds")
+		return nil, errors.New("burn CPU: only the built-in application can: want workload.app unset, or scenario.drive metric")
 	}
 	burning := make(map[types.UID]bool)
 	stop = func(ctx context.Context) error {

@@ -32,8 +32,12 @@ func Describe(t harness.Trial) ([]string, error) {
 	for _, d := range o.Deployments {
 		lines = append(lines, describeDeployment(d))
 	}
-	lines = append(lines, fmt.Sprintf("HorizontalPodAutoscaler %s: %d..%d pods of Deployment %s",
-		o.HPA.Name, *o.HPA.Spec.MinReplicas, o.HPA.Spec.MaxReplicas, o.HPA.Spec.ScaleTargetRef.Name))
+	if o.Metric != nil {
+		lines = append(lines, fmt.Sprintf("ConfigMap %s: the metric %s is %s", o.Metric.Name, metricName, o.Metric.Data[metricName]))
+	}
+	lines = append(lines, fmt.Sprintf("HorizontalPodAutoscaler %s: %d..%d pods of Deployment %s%s",
+		o.HPA.Name, *o.HPA.Spec.MinReplicas, o.HPA.Spec.MaxReplicas, o.HPA.Spec.ScaleTargetRef.Name,
+		note(o.Metric != nil, fmt.Sprintf("for each %d of the metric one", harness.MetricPerPod))))
 	if b := o.Budget; b != nil {
 		what := "maxUnavailable " + b.Spec.MaxUnavailable.String()
 		if b.Spec.MinAvailable != nil {

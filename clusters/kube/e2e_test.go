@@ -35,6 +35,7 @@ func TestE2EDeployments(t *testing.T) {
 	t.Run("IP settings", func(t *testing.T) { testIPSettings(t, world) })
 	t.Run("own manifests", func(t *testing.T) { testOwnManifests(t, world) })
 	t.Run("own image", func(t *testing.T) { testOwnImage(t, world) })
+	t.Run("scale in by metric", func(t *testing.T) { testScaleInByMetric(t, world) })
 	t.Run("scale in by CPU", func(t *testing.T) { testScaleInByCPU(t, world) })
 	t.Run("preStop longer than grace", func(t *testing.T) { testLongPreStop(t, world) })
 	t.Run("image missing", func(t *testing.T) { testImageMissing(t, world) })
@@ -191,6 +192,50 @@ func testScaleInByBounds(t *testing.T, w *World) {
 	t.Logf("bounds to 2 pods left: %s", time.Since(start).Round(time.Millisecond))
 	removeReal(t, w, d)
 	checkScaleIn(t, rec)
+}
+
+// The controller asks our server, follows the value, and its behaviour is in
+// force: one pod in each period.
+func testScaleInByMetric(t *testing.T, w *World) {
+	rec := &memory{}
+	trial := testTrial()
+	trial.Number, trial.Setup.Scenario.Drive = 13, harness.DriveMetric
+	trial.Setup.Workload.HPA = harness.HPABehavior{Pods: 1, Period: harness.Dur(2 * time.Second)}
+	d := deployReal(t, w, trial, rec)
+	driver := d.(harness.MetricDriver)
+	start := time.Now()
+	if err := driver.WaitMetric(stepContext(t), trial.Setup.MetricBefore()); err != nil {
+		t.Error(err)
+	}
+	t.Logf("deployed to seen by the HPA: %s", time.Since(start).Round(time.Millisecond))
+	if err := d.WaitPods(stepContext(t), 6); err != nil {
+		t.Error(err)
+	}
+	start = time.Now()
+	if err := driver.SetMetric(stepContext(t), trial.Setup.MetricAfter()); err != nil {
+		t.Error(err)
+	}
+	if err := d.WaitPods(stepContext(t), 2); err != nil {
+		t.Error(err)
+	}
+	t.Logf("metric to 2 pods left: %s", time.Since(start).Round(time.Millisecond))
+	removeReal(t, w, d)
+	checkScaleIn(t, rec)
+	var steps, reasons []string
+	for _, e := range rec.events {
+		switch {
+		case e.Kind == harness.EventReplicas && e.Object == "Deployment/app":
+			steps = append(steps, e.Detail["to"])
+		case e.Kind == harness.EventKubernetes && e.Detail["reason"] == "SuccessfulRescale":
+			reasons = append(reasons, e.Detail["message"])
+		}
+	}
+	if got := strings.Join(steps, " "); !strings.HasPrefix(got, "5 4 3 2") {
+		t.Errorf("the Deployment went from 6 to %s pods, want 5 4 3 2", got)
+	}
+	if len(reasons) == 0 || slices.ContainsFunc(reasons, func(r string) bool { return !strings.Contains(r, "All metrics below target") }) {
+		t.Errorf("the HPA says why it scaled: %q, want that all metrics are below target", reasons)
+	}
 }
 
 // As the scenario hpa-scale-in does it: burn, wait until the HPA has seen it,

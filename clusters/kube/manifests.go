@@ -57,6 +57,7 @@ type Objects struct {
 	Ingress     *networkingv1.Ingress
 	Deployments []*appsv1.Deployment // the workload's, the control target's
 	HPA         *autoscalingv2.HorizontalPodAutoscaler
+	Metric      *corev1.ConfigMap             // that the HPA follows; nil: none of lameduck's
 	Budget      *policyv1.PodDisruptionBudget // nil: none
 	// Notes say what was left out or changed of the application's own manifests,
 	// and why.
@@ -97,6 +98,7 @@ func Manifests(t harness.Trial, image string, listenPort int) (Objects, error) {
 	workload.Services = append(workload.Services, m.controlService())
 	workload.Deployments = append(workload.Deployments, m.control())
 	workload.Ingress = m.ingress(workload.Names, listenPort)
+	workload.Metric = m.metric()
 	return workload, workload.colour(t.Setup)
 }
 

@@ -28,6 +28,10 @@ func TestManifests(t *testing.T) {
 			s.Workload.CPURequest = "0.1"
 			s.Scenario.Drive = harness.DriveCPU
 		},
+		"instance-metric": func(s *harness.Setup) {
+			s.Scenario.Drive = harness.DriveMetric
+			s.Workload.HPA = harness.HPABehavior{Pods: 1, Period: harness.Dur(5 * time.Second)}
+		},
 		"ip-everything": func(s *harness.Setup) {
 			w := &s.Workload
 			w.PreStopSleep, w.PreStopBy = harness.Dur(15*time.Second), harness.PreStopHTTP

@@ -35,7 +35,7 @@ func checkOwn(s harness.Setup) error {
 	check(app.Port >= 0 && app.Port <= 65535 && (app.Port > 0 || app.Image == ""), "workload.app.port is %d: want 1..65535", app.Port)
 	check(strings.HasPrefix(app.Path, "/"), "workload.app.path is %q: want the path of the requests, like /", app.Path)
 	check(strings.HasPrefix(app.Ready, "/"), "workload.app.readinessPath is %q: want a path that answers 200, like /healthz", app.Ready)
-	check(s.Scenario.Drive != harness.DriveCPU, "scenario.drive is %s: want %s, only the built-in application can be made to use CPU", harness.DriveCPU, harness.DriveBounds)
+	check(s.Scenario.Drive != harness.DriveCPU, "scenario.drive is %s: want %s or %s, only the built-in application can be made to use CPU", harness.DriveCPU, harness.DriveBounds, harness.DriveMetric)
 	check(s.Load.Streams == 0, "load.streams is %d: want 0, only the built-in application has answers without an end", s.Load.Streams)
 	return errors.Join(errs...)
 }
@@ -81,6 +81,9 @@ func (m maker) ownManifests(app harness.App) (Objects, error) {
 		m.adopt(o.HPA)
 		m.bound(o.HPA)
 		o.Notes = append(o.Notes, fmt.Sprintf("HorizontalPodAutoscaler %s: its bounds are lameduck's, so that it does nothing but what the scenario asks for", o.HPA.Name))
+		if m.trial.Setup.Scenario.Drive == harness.DriveMetric {
+			o.Notes = append(o.Notes, fmt.Sprintf("HorizontalPodAutoscaler %s: its metrics are lameduck's, as scenario.drive is %s", o.HPA.Name, harness.DriveMetric))
+		}
 	} else {
 		o.HPA = m.hpa(names)
 	}

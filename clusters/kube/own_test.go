@@ -154,7 +154,7 @@ func TestOwnRefuses(t *testing.T) {
 		"port":        {func(s *harness.Setup) { s.Workload.App = &harness.App{Image: "shop:1", Path: "/", Ready: "/"} }, "workload.app.port is 0: want 1..65535"},
 		"path":        {func(s *harness.Setup) { s.Workload.App.Path = "" }, "workload.app.path is \"\""},
 		"readiness":   {func(s *harness.Setup) { s.Workload.App.Ready = "ready" }, "workload.app.readinessPath is \"ready\""},
-		"CPU":         {func(s *harness.Setup) { s.Scenario.Drive = harness.DriveCPU }, "scenario.drive is cpu: want bounds"},
+		"CPU":         {func(s *harness.Setup) { s.Scenario.Drive = harness.DriveCPU }, "scenario.drive is cpu: want bounds or metric"},
 		"streams":     {func(s *harness.Setup) { s.Load.Streams = 1 }, "load.streams is 1: want 0"},
 		"CPU request": {func(s *harness.Setup) { s.Workload.CPURequest = "much" }, "workload.cpuRequest is \"much\""},
 		"half a second": {func(s *harness.Setup) { s.Workload.PreStopSleep = harness.Dur(1500 * time.Millisecond) },

@@ -46,23 +46,24 @@ func (m maker) hpa(names Names) *autoscalingv2.HorizontalPodAutoscaler {
 }
 
 // bound gives an HPA bounds between which the controller cannot move, except
-// with DriveCPU, where it must be free to follow the metric down, and the
-// behaviour that the setup asks for.
+// where it must be free to follow its metric down, and the behaviour that the
+// setup asks for.
 func (m maker) bound(h *autoscalingv2.HorizontalPodAutoscaler) {
 	s := m.trial.Setup
 	minReplicas := int32(s.Workload.Replicas)
 	h.Spec.MaxReplicas = minReplicas
-	if s.Scenario.Drive == harness.DriveCPU {
-		minReplicas = int32(s.Scenario.To)
+	asked := s.Workload.HPA
+	var window *int32 // where nobody says; nil: Kubernetes' default
+	switch s.Scenario.Drive {
+	case harness.DriveMetric:
+		minReplicas, window = int32(s.Scenario.To), new(int32)
+		h.Spec.Metrics = []autoscalingv2.MetricSpec{metricSpec()}
+	case harness.DriveCPU:
+		minReplicas, window = int32(s.Scenario.To), new(int32(stabilization))
 	}
 	h.Spec.MinReplicas = &minReplicas
 
-	asked := s.Workload.HPA
-	window := int32(wholeSeconds(asked.Stabilization))
-	if window == 0 && s.Scenario.Drive == harness.DriveCPU {
-		window = stabilization
-	}
-	if window == 0 && asked.Pods == 0 {
+	if window == nil && asked == (harness.HPABehavior{}) {
 		return
 	}
 	if h.Spec.Behavior == nil {
@@ -72,8 +73,10 @@ func (m maker) bound(h *autoscalingv2.HorizontalPodAutoscaler) {
 		h.Spec.Behavior.ScaleDown = &autoscalingv2.HPAScalingRules{}
 	}
 	down := h.Spec.Behavior.ScaleDown
-	if window > 0 {
-		down.StabilizationWindowSeconds = &window
+	if asked.Stabilization.Duration > 0 {
+		down.StabilizationWindowSeconds = new(int32(wholeSeconds(asked.Stabilization)))
+	} else if down.StabilizationWindowSeconds == nil {
+		down.StabilizationWindowSeconds = window
 	}
 	if asked.Pods > 0 {
 		down.SelectPolicy = nil

@@ -14,6 +14,9 @@ func (o Objects) All() []any {
 	for _, u := range o.Others {
 		all = append(all, u)
 	}
+	if o.Metric != nil {
+		all = append(all, o.Metric)
+	}
 	for _, s := range o.Services {
 		all = append(all, s)
 	}

@@ -77,6 +77,7 @@ func trialTime(s harness.Setup) time.Duration {
 	case experiments.BaselineName:
 		disruption = s.Scenario.Length.Duration
 	case experiments.HPAScaleInName:
+		disruption += s.Workload.HPA.Takes(s.Workload.Replicas - s.Scenario.To)
 		if s.Scenario.Drive == harness.DriveCPU {
 			around += cpuTime
 		}

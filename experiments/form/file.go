@@ -177,7 +177,7 @@ type bound struct {
 
 type hpaScaleIn struct {
 	To    int    `json:"to,omitempty" jsonschema:"minimum=1,maximum=499,default=2" jsonschema_description:"Replicas that are left."`
-	Drive string `json:"drive,omitempty" jsonschema:"enum=bounds,enum=cpu,default=bounds" jsonschema_description:"bounds (maxReplicas is lowered) or cpu (load on the CPU ends, and the controller follows the metric)."`
+	Drive string `json:"drive,omitempty" jsonschema:"enum=bounds,enum=metric,enum=cpu,default=bounds" jsonschema_description:"bounds (maxReplicas is lowered), metric (a metric that lameduck sets falls, and the controller follows it as workload.hpa says) or cpu (load on the CPU ends, and the controller follows the CPU metric)."`
 	bound
 }
 
