@@ -2,12 +2,13 @@
 // act on it, and removes it: the same over client-go for every cluster provider.
 // World implements harness.World and harness.Configurable; what it deploys
 // implements harness.Deployment, harness.Faulty and all that scenarios ask for
-// (HPABounds, CPUBurn, Colours, Rollout, PodKiller, Nodes).
+// (HPABounds, MetricDriver, CPUBurn, Colours, Rollout, PodKiller, Nodes).
 //
 //	manifests.go   the objects of a trial, pure: Setup in, typed objects out
 //	workloads.go   its Deployments; hooks.go their preStop hooks
 //	ingress.go     its Services and the Ingress
 //	scaling.go     HorizontalPodAutoscaler, PodDisruptionBudget, rolling update
+//	metric.go      the metric that the HPA follows
 //	own.go         the same for an application of the user's own
 //	ownread.go     reading its manifests
 //	colours.go     Blue and Green

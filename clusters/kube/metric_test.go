@@ -103,6 +103,8 @@ func TestWaitMetric(t *testing.T) {
 func TestOwnHPAFollowsTheMetric(t *testing.T) {
 	trial := ownTrial(t)
 	trial.Setup.Scenario.Drive = harness.DriveMetric
+	app := trial.Setup.Workload.App
+	app.Manifests = strings.Replace(app.Manifests, "maxReplicas: 20\n", "maxReplicas: 20\n  behavior: {scaleDown: {stabilizationWindowSeconds: 7}}\n", 1)
 	o, err := Manifests(trial, "image", 20007)
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +112,9 @@ func TestOwnHPAFollowsTheMetric(t *testing.T) {
 	own := o.HPA.Spec
 	if o.HPA.Name == appName || len(own.Metrics) != 1 || own.Metrics[0].External == nil || *own.MinReplicas != int32(trial.Setup.Scenario.To) {
 		t.Errorf("HPA %s has %+v", o.HPA.Name, own)
+	}
+	if window := own.Behavior.ScaleDown.StabilizationWindowSeconds; *window != 7 {
+		t.Errorf("its stabilization window is %d, want its own of 7 s", *window)
 	}
 	if !slices.ContainsFunc(o.Notes, func(n string) bool { return strings.Contains(n, "its metrics are lameduck's") }) {
 		t.Errorf("no note about the metrics: %q", o.Notes)
