@@ -194,11 +194,13 @@ func testScaleInByBounds(t *testing.T, w *World) {
 }
 
 // As the scenario hpa-scale-in does it: burn, wait until the HPA has seen it,
-// stop, wait until it follows.
+// stop, wait until it follows, here slowly: each behaviour is of its policy.
 func testScaleInByCPU(t *testing.T, w *World) {
 	rec := &memory{}
 	trial := testTrial()
+	const stabilization, period = 8 * time.Second, 4 * time.Second
 	trial.Number, trial.Setup.Scenario.Drive, trial.Setup.Workload.CPURequest = 8, harness.DriveCPU, "100m"
+	trial.Setup.Workload.HPA = harness.HPABehavior{Pods: 1, Period: harness.Dur(period), Stabilization: harness.Dur(stabilization)}
 	d := deployReal(t, w, trial, rec)
 	stop, err := d.(harness.CPUBurn).BurnCPU(stepContext(t), 100)
 	if err != nil {
@@ -222,7 +224,7 @@ func testScaleInByCPU(t *testing.T, w *World) {
 	if err := d.WaitPods(stepContext(t), 6); err != nil {
 		t.Error(err)
 	}
-	start := time.Now()
+	start, stopped := time.Now(), d.(*deployment).clock.Now()
 	if err := stop(stepContext(t)); err != nil {
 		t.Error(err)
 	}
@@ -231,6 +233,7 @@ func testScaleInByCPU(t *testing.T, w *World) {
 	}
 	t.Logf("end of burn to 2 pods left: %s", time.Since(start).Round(time.Millisecond))
 	removeReal(t, w, d)
+	oneByOne(t, rec, stopped, stabilization, period)
 	checkScaleIn(t, rec)
 }
 

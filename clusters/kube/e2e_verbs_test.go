@@ -32,6 +32,11 @@ func TestE2EVerbs(t *testing.T) {
 	t.Run("node drained and removed", v.drainAndRemove)
 	t.Run("node lost", v.loseNode)
 	t.Run("FIN dropped", v.dropFIN)
+	t.Run("application stops", v.applicationStops)
+	t.Run("grace period and deregistration delay", v.graceAndDelay)
+	t.Run("late deregistration", v.lateDeregistration)
+	t.Run("lost deregistration, throttled API", v.lostAndThrottled)
+	t.Run("node broken", v.nodeFaults)
 	t.Run("kube-proxy configured", v.configure)
 }
 
@@ -206,7 +211,10 @@ func (v verbsOn) cutoverByWeights(t *testing.T) {
 }
 
 func (v verbsOn) rolloutAndKill(t *testing.T) {
-	d, rec := v.deploy(t, 33, func(s *harness.Setup) { s.Workload.MaxSurge, s.Workload.MaxUnavailable = "1", "0" })
+	const minReady = 2 * time.Second
+	d, rec := v.deploy(t, 33, func(s *harness.Setup) {
+		s.Workload.MaxSurge, s.Workload.MaxUnavailable, s.Workload.MinReadySeconds = "1", "0", int(minReady.Seconds())
+	})
 	before := d.pods()
 	fewest, over := len(before), make(chan struct{})
 	watched := make(chan error, 1)
@@ -231,6 +239,22 @@ func (v verbsOn) rolloutAndKill(t *testing.T) {
 		t.Errorf("only %d pods were ready at a time, in spite of maxUnavailable 0", fewest)
 	}
 	after := d.pods()
+	first, _ := rec.firstOf(harness.EventPodDeletionAsked, before[0].Name)
+	for _, p := range before {
+		if e, ok := rec.firstOf(harness.EventPodDeletionAsked, p.Name); ok && e.At < first.At {
+			first = e
+		}
+	}
+	ready := first.At
+	for _, p := range after {
+		if e, ok := rec.firstOf(harness.EventPodReady, p.Name); ok {
+			ready = min(ready, e.At)
+		}
+	}
+	// The condition that minReadySeconds counts from has whole seconds.
+	if first.At-ready < minReady-time.Second {
+		t.Errorf("the first pod was deleted %s after a new one was ready, in spite of minReadySeconds %s", first.At-ready, minReady)
+	}
 	if !count(after).settled(3) || slices.ContainsFunc(after, func(p *corev1.Pod) bool {
 		return slices.ContainsFunc(before, func(q *corev1.Pod) bool { return p.UID == q.UID })
 	}) {

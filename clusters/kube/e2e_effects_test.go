@@ -1,0 +1,402 @@
+//go:build e2e
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"lameduck/clusters"
+	"lameduck/harness"
+)
+
+// answer is what a GET over a connection of its own came to.
+type answer struct {
+	status string // "": none
+	header map[string]string
+}
+
+// get asks from the client's host, without a wish to close the connection.
+func (v verbsOn) get(t *testing.T, address, path string) answer {
+	t.Helper()
+	host, port, _ := strings.Cut(address, ":")
+	const request = `exec 3<>"/dev/tcp/$0/$1" && printf 'GET %s HTTP/1.1\r\nHost: app\r\n\r\n' "$2" >&3 &&
+while IFS= read -r line <&3 && [ "$line" != $'\r' ]; do printf '%s\n' "$line"; done`
+	out, _ := v.cluster.(clusters.ClientHost).ClientCommand(stepContext(t), "timeout", "2", "bash", "-c", request, host, port, path).Output()
+	first, rest, _ := strings.Cut(string(out), "\n")
+	a := answer{header: make(map[string]string)}
+	if fields := strings.Fields(first); len(fields) > 1 {
+		a.status = fields[1]
+	}
+	for line := range strings.Lines(rest) {
+		name, value, _ := strings.Cut(line, ":")
+		a.header[strings.ToLower(name)] = strings.TrimSpace(value)
+	}
+	return a
+}
+
+// idleUntilClosed is how long a connection stays open after an answer; a minute
+// is more than any test asks for.
+func (v verbsOn) idleUntilClosed(t *testing.T, address string) time.Duration {
+	t.Helper()
+	host, port, _ := strings.Cut(address, ":")
+	const hold = `exec 3<>"/dev/tcp/$0/$1" && printf 'GET / HTTP/1.1\r\nHost: app\r\n\r\n' >&3 && read -r line <&3 &&
+case $line in *" 200 "*) exec cat <&3 >/dev/null;; esac; exit 1`
+	start := time.Now()
+	if err := v.cluster.(clusters.ClientHost).ClientCommand(stepContext(t), "timeout", "60", "bash", "-c", hold, host, port).Run(); err != nil {
+		t.Errorf("hold a connection to %s: %v", address, err)
+	}
+	return time.Since(start)
+}
+
+// sharePod sends n requests to the load balancer, and returns how many of the
+// answers are of the pod.
+func (v verbsOn) sharePod(t *testing.T, d *deployment, n int, pod string) int {
+	t.Helper()
+	of := 0
+	for i := range n {
+		nodes := d.Target().Nodes
+		if v.get(t, nodes[i%len(nodes)], "/").header[strings.ToLower(harness.PodHeader)] == pod {
+			of++
+		}
+	}
+	return of
+}
+
+func podAddress(p *corev1.Pod) string { return fmt.Sprintf("%s:%d", p.Status.PodIP, appPort) }
+
+// delete asks a pod to go, as its controllers do.
+func (v verbsOn) delete(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	if err := v.world.client.CoreV1().Pods(p.Namespace).Delete(stepContext(t), p.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls until ok, or fails with what was wanted.
+func eventually(t *testing.T, want string, ok func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), confirmPoll, 40*time.Second, true, func(context.Context) (bool, error) { return ok(), nil })
+	if err != nil {
+		t.Errorf("%s: %v", want, err)
+	}
+}
+
+// change is one line of the load balancer's target log.
+type change struct {
+	targetState
+	Time time.Time `json:"time"`
+}
+
+// changes are those of the workload's targets over all nodes of the load balancer.
+func (v verbsOn) changes(t *testing.T, d *deployment) []change {
+	t.Helper()
+	var all []change
+	err := d.eachLogLine(stepContext(t), clusters.LogTargets, func(line []byte) error {
+		var c change
+		err := json.Unmarshal(line, &c)
+		if err == nil && c.Node == "" && strings.Contains(c.Group, "/"+d.names.Service+":") {
+			all = append(all, c)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// stateOf is the last state of a pod's target.
+func (v verbsOn) stateOf(t *testing.T, d *deployment, p *corev1.Pod) string {
+	t.Helper()
+	state := ""
+	for _, c := range v.changes(t, d) {
+		if c.Target == podAddress(p) {
+			state = c.State
+		}
+	}
+	return state
+}
+
+// firstOf is the first event of a kind about an object; false if there is none.
+func (m *memory) firstOf(kind harness.EventKind, object string) (harness.Event, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.events, func(e harness.Event) bool { return e.Kind == kind && e.Object == object })
+	if i < 0 {
+		return harness.Event{}, false
+	}
+	return m.events[i], true
+}
+
+// lifeAfterDeletion is how long a pod's container ran after its deletion was
+// asked for, and its exit code.
+func (m *memory) lifeAfterDeletion(t *testing.T, pod string) (time.Duration, string) {
+	t.Helper()
+	asked, ok1 := m.firstOf(harness.EventPodDeletionAsked, pod)
+	exited, ok2 := m.firstOf(harness.EventContainerExited, pod)
+	if !ok1 || !ok2 {
+		t.Errorf("pod %s: deletion recorded %t, exit recorded %t", pod, ok1, ok2)
+	}
+	return exited.At - asked.At, exited.Detail["exitCode"]
+}
+
+// A pod with all that an application can do about its own end, behind a load
+// balancer that is told at once and has a short idle timeout.
+func (v verbsOn) applicationStops(t *testing.T) {
+	const idle, keepAlive, serveOn = 2 * time.Second, 4 * time.Second, 8 * time.Second
+	d, rec := v.deploy(t, 41, func(s *harness.Setup) {
+		s.Workload.Replicas = 2
+		s.Workload.OnSIGTERM, s.Workload.SIGTERMWait = harness.SIGTERMWait, harness.Dur(serveOn)
+		s.Workload.CloseWhileDraining, s.Workload.FailReadiness, s.Workload.KeepAlive = true, true, harness.Dur(keepAlive)
+		s.LoadBalancer.TargetType, s.LoadBalancer.ReadinessGate, s.LoadBalancer.IdleTimeout = harness.TargetIP, true, harness.Dur(idle)
+	})
+	pod := d.pods()[0]
+	t.Run("readiness gate", func(t *testing.T) {
+		when := make(map[string]metav1.Time)
+		for _, c := range pod.Status.Conditions {
+			name, _, _ := strings.Cut(string(c.Type), "/")
+			when[name] = c.LastTransitionTime
+		}
+		gate := when[strings.TrimSuffix(gatePrefix, "/")]
+		ready, containers := when[string(corev1.PodReady)], when[string(corev1.ContainersReady)]
+		if gate.IsZero() || ready.Before(&gate) || gate.Before(&containers) {
+			t.Errorf("containers ready at %s, target healthy at %s, pod ready at %s: want this order", containers, gate, ready)
+		}
+	})
+	t.Run("idle connections", func(t *testing.T) {
+		if took := v.idleUntilClosed(t, d.Target().Nodes[0]); took < idle {
+			t.Errorf("the load balancer closed an idle connection after %s, want %s", took, idle)
+		} else if other := v.idleUntilClosed(t, podAddress(pod)); other < keepAlive || other < took {
+			t.Errorf("the application closed an idle connection after %s, the load balancer after %s, want %s and %s", other, took, keepAlive, idle)
+		}
+	})
+	t.Run("after SIGTERM", func(t *testing.T) {
+		if a, r := v.get(t, podAddress(pod), "/"), v.get(t, podAddress(pod), "/healthz"); a.status != "200" || a.header["connection"] != "" || r.status != "200" {
+			t.Errorf("before: %v, readiness %s, want 200 without Connection, and 200", a, r.status)
+		}
+		v.delete(t, pod)
+		eventually(t, "readiness fails", func() bool { return v.get(t, podAddress(pod), "/healthz").status == "503" })
+		if a := v.get(t, podAddress(pod), "/"); a.status != "200" || a.header["connection"] != "close" {
+			t.Errorf("after SIGTERM: %v, want 200 with Connection: close", a)
+		}
+		eventually(t, "the endpoint terminates and does not serve", func() bool { return !v.serving(t, d, pod) })
+		eventually(t, "the target drains", func() bool { return v.stateOf(t, d, pod) == "draining" })
+		if n := v.sharePod(t, d, 6, pod.Name); n > 0 {
+			t.Errorf("%d of 6 requests went to a pod whose target drains", n)
+		}
+		eventually(t, "the container exits", func() bool { _, ok := rec.firstOf(harness.EventContainerExited, pod.Name); return ok })
+		if life, code := rec.lifeAfterDeletion(t, pod.Name); life < serveOn || code != "0" {
+			t.Errorf("the application ended %s after its deletion with code %s, want %s and 0", life, code, serveOn)
+		}
+	})
+	removeReal(t, v.world, d)
+}
+
+// serving is the condition of a pod's endpoint; true if there is none.
+func (v verbsOn) serving(t *testing.T, d *deployment, p *corev1.Pod) bool {
+	t.Helper()
+	list, err := v.world.client.DiscoveryV1().EndpointSlices(d.namespace).
+		List(stepContext(t), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + d.names.Service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, slice := range list.Items {
+		for _, e := range slice.Endpoints {
+			if e.TargetRef.Name == p.Name {
+				return !*e.Conditions.Terminating || *e.Conditions.Serving
+			}
+		}
+	}
+	return true
+}
+
+// An application that ignores SIGTERM ends with its grace period; its target
+// drains for the deregistration delay.
+func (v verbsOn) graceAndDelay(t *testing.T) {
+	const grace, delay = 2 * time.Second, 5 * time.Second
+	d, rec := v.deploy(t, 42, func(s *harness.Setup) {
+		s.Workload.Replicas, s.Workload.OnSIGTERM, s.Workload.GracePeriod = 2, harness.SIGTERMIgnore, harness.Dur(grace)
+		s.LoadBalancer.TargetType, s.LoadBalancer.DeregistrationDelay = harness.TargetIP, harness.Dur(delay)
+	})
+	pod := d.pods()[0]
+	v.delete(t, pod)
+	eventually(t, "the container exits", func() bool { _, ok := rec.firstOf(harness.EventContainerExited, pod.Name); return ok })
+	if life, code := rec.lifeAfterDeletion(t, pod.Name); life < grace || code != "137" {
+		t.Errorf("the application ended %s after its deletion with code %s, want %s and 137 (SIGKILL)", life, code, grace)
+	}
+	eventually(t, "the target is gone", func() bool { return v.stateOf(t, d, pod) == "unused" })
+	var draining, unused time.Time
+	for _, c := range v.changes(t, d) {
+		switch {
+		case c.Target != podAddress(pod):
+		case c.State == "draining":
+			draining = c.Time
+		case c.State == "unused":
+			unused = c.Time
+		}
+	}
+	if draining.IsZero() || unused.Sub(draining) < delay {
+		t.Errorf("the target drained from %s to %s, want %s", draining, unused, delay)
+	}
+	removeReal(t, v.world, d)
+}
+
+// lateDeregistration shows a load balancer that hears late of a pod's end: the
+// API says that its target drains, and it gets requests.
+func (v verbsOn) lateDeregistration(t *testing.T) {
+	const lag = 6 * time.Second
+	d, _ := v.deploy(t, 43, func(s *harness.Setup) {
+		s.Workload.Replicas, s.Workload.OnSIGTERM, s.Workload.SIGTERMWait = 2, harness.SIGTERMWait, harness.Dur(20*time.Second)
+		s.LoadBalancer.TargetType = harness.TargetIP
+		s.Faults = []harness.Fault{{Kind: harness.FaultLateDeregistration, Lag: harness.DurationRange{Min: lag, Max: lag}}}
+	})
+	pod := d.pods()[0]
+	v.delete(t, pod)
+	eventually(t, "the target drains", func() bool { return v.stateOf(t, d, pod) == "draining" })
+	if n := v.sharePod(t, d, 10, pod.Name); n == 0 {
+		t.Error("a target that drains gets no requests, though the load balancer's nodes do not know it")
+	}
+	eventually(t, "the target gets no more requests", func() bool { return v.sharePod(t, d, 10, pod.Name) == 0 })
+	if a := v.get(t, podAddress(pod), "/"); a.status != "200" {
+		t.Errorf("the pod itself answers %v, want 200", a)
+	}
+	removeReal(t, v.world, d)
+}
+
+// lostAndThrottled shows that nobody tells the load balancer of a pod's end, and
+// how far apart calls are that register.
+func (v verbsOn) lostAndThrottled(t *testing.T) {
+	const every = 3 * time.Second
+	d, _ := v.deploy(t, 44, func(s *harness.Setup) {
+		s.Workload.Replicas, s.Workload.OnSIGTERM, s.Workload.SIGTERMWait = 2, harness.SIGTERMWait, harness.Dur(20*time.Second)
+		s.LoadBalancer.TargetType = harness.TargetIP
+		s.Faults = []harness.Fault{{Kind: harness.FaultLostDeregistration}, {Kind: harness.FaultThrottledAPI, Every: harness.Dur(every)}}
+	})
+	old := d.pods()
+	v.delete(t, old[0])
+	v.delete(t, old[1])
+	eventually(t, "the endpoints are others", func() bool {
+		return count(d.pods()).ready == 2 && !slices.ContainsFunc(d.pods(), func(p *corev1.Pod) bool { return isReady(p) && (p.UID == old[0].UID || p.UID == old[1].UID) })
+	})
+	registered := func() []time.Time {
+		var calls []time.Time
+		seen := make(map[string]bool)
+		for _, c := range v.changes(t, d) {
+			if !seen[c.Target] && (len(calls) == 0 || c.Time.Sub(calls[len(calls)-1]) > 100*time.Millisecond) {
+				calls = append(calls, c.Time)
+			}
+			seen[c.Target] = true
+		}
+		return calls
+	}
+	eventually(t, "the new pods are registered", func() bool { return len(registered()) >= 2 })
+	closest := time.Duration(math.MaxInt64)
+	calls := registered()
+	for i := 1; i < len(calls); i++ {
+		closest = min(closest, calls[i].Sub(calls[i-1]))
+	}
+	t.Logf("%d calls registered targets, the closest %s apart", len(calls), closest)
+	if closest < every-100*time.Millisecond {
+		t.Errorf("two calls registered targets %s apart, want %s", closest, every)
+	}
+	for _, p := range old {
+		if state := v.stateOf(t, d, p); state != "healthy" {
+			t.Errorf("the target of pod %s, which is to go, is %s, want healthy: its deregistration is lost", p.Name, state)
+		}
+	}
+	if n := v.sharePod(t, d, 12, old[0].Name) + v.sharePod(t, d, 12, old[1].Name); n == 0 {
+		t.Error("pods that are to go get no requests, though their deregistration is lost")
+	}
+	removeReal(t, v.world, d)
+}
+
+// nodeFaults breaks the node of a deployment's pod, by the name of the fault.
+func (v verbsOn) nodeFaults(t *testing.T) {
+	d, _ := v.deploy(t, 45, func(s *harness.Setup) { s.Workload.GracePeriod = harness.Dur(time.Second) })
+	node, err := d.node()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := d.on(node)[0]
+	others := slices.DeleteFunc(d.pods(), func(p *corev1.Pod) bool { return p.Spec.NodeName == node })
+	broken := func(f harness.Fault, during func()) {
+		t.Helper()
+		mend, err := d.Break(stepContext(t), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		during()
+		if err := mend(stepContext(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	broken(harness.Fault{Kind: harness.FaultLinkDown}, func() {
+		if a, b := v.get(t, podAddress(pod), "/"), v.get(t, podAddress(others[0]), "/"); a.status != "" || b.status != "200" {
+			t.Errorf("link of %s down: its pod answers %q, another %q, want nothing and 200", node, a.status, b.status)
+		}
+	})
+	eventually(t, "the pod answers when the link is up", func() bool { return v.get(t, podAddress(pod), "/").status == "200" })
+	broken(harness.Fault{Kind: harness.FaultPacketLoss, Share: 0.9}, func() {
+		answered := 0
+		for range 4 { // each within 2 s, in which a lost segment is sent again once or twice
+			if v.get(t, podAddress(pod), "/").status == "200" {
+				answered++
+			}
+		}
+		if answered == 4 {
+			t.Error("all requests are answered with 90 % of the packets lost")
+		}
+	})
+	broken(harness.Fault{Kind: harness.FaultPausedKubelet}, func() {
+		v.delete(t, pod)
+		time.Sleep(3 * time.Second)
+		if a := v.get(t, podAddress(pod), "/"); a.status != "200" {
+			t.Errorf("kubelet paused: the pod answers %q 3s after it was deleted with 1s of grace, want 200", a.status)
+		}
+	})
+	eventually(t, "the pod goes when the kubelet runs", func() bool {
+		return !slices.ContainsFunc(d.pods(), func(p *corev1.Pod) bool { return p.UID == pod.UID })
+	})
+	removeReal(t, v.world, d)
+}
+
+// oneByOne checks that the HPA took its time, and one pod in each period.
+func oneByOne(t *testing.T, rec *memory, stopped, stabilization, period time.Duration) {
+	t.Helper()
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	last, steps := stopped, 0
+	for _, e := range rec.events {
+		from, _ := strconv.Atoi(e.Detail["from"])
+		to, _ := strconv.Atoi(e.Detail["to"])
+		if e.Kind != harness.EventReplicas || e.Object != "Deployment/"+appName || e.At < stopped || to < 2 {
+			continue
+		}
+		least := period
+		if steps == 0 {
+			least = stabilization
+		}
+		// The HPA looks at its policies and its past once a second, and the watcher
+		// sees the change a moment later.
+		if from-to != 1 || e.At-last < least-1500*time.Millisecond {
+			t.Errorf("the HPA went from %d to %d pods %s after what came before, want one less and %s", from, to, e.At-last, least)
+		}
+		last, steps = e.At, steps+1
+	}
+	if steps != 4 {
+		t.Errorf("the HPA scaled in with %d steps, want 4", steps)
+	}
+}
