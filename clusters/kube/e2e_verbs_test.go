@@ -35,7 +35,7 @@ func TestE2EVerbs(t *testing.T) {
 	t.Run("application stops", v.applicationStops)
 	t.Run("grace period and deregistration delay", v.graceAndDelay)
 	t.Run("late deregistration", v.lateDeregistration)
-	t.Run("lost deregistration, throttled API", v.lostAndThrottled)
+	t.Run("lost deregistration and throttled API", v.lostAndThrottled)
 	t.Run("node broken", v.nodeFaults)
 	t.Run("kube-proxy configured", v.configure)
 }

@@ -114,7 +114,35 @@ func testOwnApplication(t *testing.T, cluster string) {
 			t.Errorf("%s: %+v, want one valid trial of 300 requests at least, most of them answered", mitigation, c)
 		}
 	}
+	r, err := record.Open(runOf(t, out, "own-app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, trial := range r.Trials {
+		hook := trial.Setup.Workload.PreStopSleep.Duration
+		if life := lifeAfterDeletion(t, trial); (life >= 5*time.Second) != (hook == 5*time.Second) {
+			t.Errorf("with a preStop sleep of %s the container ended %s after its pod's deletion", hook, life)
+		}
+	}
 	if code != exitOK {
 		t.Errorf("exit code %d, want %d; stderr:\n%s", code, exitOK, p.errors())
 	}
+}
+
+// lifeAfterDeletion is how long the container ran of the first pod that a trial
+// deleted.
+func lifeAfterDeletion(t *testing.T, trial record.Trial) time.Duration {
+	t.Helper()
+	asked := firstEvent(t, trial, harness.EventPodDeletionAsked, "")
+	pod := ""
+	_, err := trial.Events(func(e harness.Event) error {
+		if e.Kind == harness.EventPodDeletionAsked && e.At == asked {
+			pod = e.Object
+		}
+		return nil
+	})
+	if err != nil || pod == "" {
+		t.Fatalf("no pod was deleted; error %v", err)
+	}
+	return firstEvent(t, trial, harness.EventContainerExited, pod) - asked
 }
