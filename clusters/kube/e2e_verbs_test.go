@@ -33,9 +33,9 @@ func TestE2EVerbs(t *testing.T) {
 	t.Run("node lost", v.loseNode)
 	t.Run("FIN dropped", v.dropFIN)
 	t.Run("application stops", v.applicationStops)
-	t.Run("grace period and deregistration delay", v.graceAndDelay)
+	t.Run("grace and deregistration delay with a throttled API", v.graceAndDelay)
 	t.Run("late deregistration", v.lateDeregistration)
-	t.Run("lost deregistration and throttled API", v.lostAndThrottled)
+	t.Run("lost deregistration", v.lostDeregistration)
 	t.Run("node broken", v.nodeFaults)
 	t.Run("kube-proxy configured", v.configure)
 }
