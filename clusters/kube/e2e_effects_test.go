@@ -88,7 +88,7 @@ func (v verbsOn) delete(t *testing.T, p *corev1.Pod) {
 // eventually polls until ok, or fails with what was wanted.
 func eventually(t *testing.T, want string, ok func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), confirmPoll, 40*time.Second, true, func(context.Context) (bool, error) { return ok(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), confirmPoll, 90*time.Second, true, func(context.Context) (bool, error) { return ok(), nil })
 	if err != nil {
 		t.Errorf("%s: %v", want, err)
 	}
@@ -248,6 +248,10 @@ func (v verbsOn) graceAndDelay(t *testing.T) {
 		s.LoadBalancer.TargetType, s.LoadBalancer.DeregistrationDelay = harness.TargetIP, harness.Dur(delay)
 		s.Faults = []harness.Fault{{Kind: harness.FaultThrottledAPI, Every: harness.Dur(every)}}
 	})
+	live, err := d.Observe(stepContext(t))
+	if diffs := harness.CheckLive(d.trial.Setup, live); err != nil || len(diffs) > 0 {
+		t.Errorf("not live: %v, error %v", diffs, err)
+	}
 	pod := d.pods()[0]
 	v.delete(t, pod)
 	eventually(t, "the container exits", func() bool { _, ok := rec.firstOf(harness.EventContainerExited, pod.Name); return ok })

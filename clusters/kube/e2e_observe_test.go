@@ -58,7 +58,7 @@ func testIPSettings(t *testing.T, w *World) {
 	s.Workload.PreStopSleep, s.Workload.PreStopBy = harness.Dur(3*time.Second), harness.PreStopHTTP
 	s.Workload.CloseWhileDraining, s.Workload.FailReadiness, s.Workload.KeepAlive = true, true, harness.Dur(70*time.Second)
 	s.LoadBalancer.TargetType, s.LoadBalancer.ReadinessGate = harness.TargetIP, true
-	s.Faults = []harness.Fault{{Kind: harness.FaultLostDeregistration}, {Kind: harness.FaultThrottledAPI, Every: harness.Dur(time.Second)}}
+	s.Faults = []harness.Fault{{Kind: harness.FaultLostDeregistration}}
 	d := deployReal(t, w, trial, rec)
 	if err := d.(harness.HPABounds).SetHPABounds(stepContext(t), 1, 1); err != nil {
 		t.Error(err)

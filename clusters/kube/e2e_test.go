@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"lameduck/clusters"
 	"lameduck/clusters/embedded"
@@ -198,7 +198,7 @@ func testScaleInByBounds(t *testing.T, w *World) {
 func testScaleInByCPU(t *testing.T, w *World) {
 	rec := &memory{}
 	trial := testTrial()
-	const stabilization, period = 8 * time.Second, 4 * time.Second
+	const stabilization, period = 5 * time.Second, 3 * time.Second
 	trial.Number, trial.Setup.Scenario.Drive, trial.Setup.Workload.CPURequest = 8, harness.DriveCPU, "100m"
 	trial.Setup.Workload.HPA = harness.HPABehavior{Pods: 1, Period: harness.Dur(period), Stabilization: harness.Dur(stabilization)}
 	d := deployReal(t, w, trial, rec)
@@ -206,21 +206,18 @@ func testScaleInByCPU(t *testing.T, w *World) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := wait.PollUntilContextCancel(stepContext(t), time.Second, true, func(ctx context.Context) (bool, error) {
-		hpa, err := w.client.AutoscalingV2().HorizontalPodAutoscalers(namespaceName(trial)).Get(ctx, appName, metav1.GetOptions{})
+	status := func() autoscalingv2.HorizontalPodAutoscalerStatus {
+		hpa, err := w.client.AutoscalingV2().HorizontalPodAutoscalers(namespaceName(trial)).Get(stepContext(t), appName, metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			t.Fatal(err)
 		}
-		for _, m := range hpa.Status.CurrentMetrics {
-			if m.Resource != nil && m.Resource.Current.AverageUtilization != nil && *m.Resource.Current.AverageUtilization > cpuTarget {
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-	if seen != nil {
-		t.Errorf("the HPA did not see the burn: %v", seen)
+		return hpa.Status
 	}
+	eventually(t, "the HPA sees the burn", func() bool {
+		return slices.ContainsFunc(status().CurrentMetrics, func(m autoscalingv2.MetricStatus) bool {
+			return m.Resource != nil && m.Resource.Current.AverageUtilization != nil && *m.Resource.Current.AverageUtilization > cpuTarget
+		})
+	})
 	if err := d.WaitPods(stepContext(t), 6); err != nil {
 		t.Error(err)
 	}
@@ -228,6 +225,10 @@ func testScaleInByCPU(t *testing.T, w *World) {
 	if err := stop(stepContext(t)); err != nil {
 		t.Error(err)
 	}
+	// The HPA controller's own word for what the window does (AbleToScale).
+	eventually(t, "the HPA holds back for its stabilization window", func() bool {
+		return slices.ContainsFunc(status().Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Reason == "ScaleDownStabilized" })
+	})
 	if err := d.WaitPods(stepContext(t), 2); err != nil {
 		t.Error(err)
 	}
