@@ -3,9 +3,6 @@
 package kube
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -16,142 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
-	"lameduck/clusters"
 	"lameduck/harness"
 )
-
-// answer is what a GET over a connection of its own came to.
-type answer struct {
-	status string // "": none
-	header map[string]string
-}
-
-// get asks from the client's host, without a wish to close the connection.
-func (v verbsOn) get(t *testing.T, address, path string) answer {
-	t.Helper()
-	host, port, _ := strings.Cut(address, ":")
-	const request = `exec 3<>"/dev/tcp/$0/$1" && printf 'GET %s HTTP/1.1\r\nHost: app\r\n\r\n' "$2" >&3 &&
-while IFS= read -r line <&3 && [ "$line" != $'\r' ]; do printf '%s\n' "$line"; done`
-	out, _ := v.cluster.(clusters.ClientHost).ClientCommand(stepContext(t), "timeout", "2", "bash", "-c", request, host, port, path).Output()
-	first, rest, _ := strings.Cut(string(out), "\n")
-	a := answer{header: make(map[string]string)}
-	if fields := strings.Fields(first); len(fields) > 1 {
-		a.status = fields[1]
-	}
-	for line := range strings.Lines(rest) {
-		name, value, _ := strings.Cut(line, ":")
-		a.header[strings.ToLower(name)] = strings.TrimSpace(value)
-	}
-	return a
-}
-
-// idleUntilClosed is how long a connection stays open after an answer; a minute
-// is more than any test asks for.
-func (v verbsOn) idleUntilClosed(t *testing.T, address string) time.Duration {
-	t.Helper()
-	host, port, _ := strings.Cut(address, ":")
-	const hold = `exec 3<>"/dev/tcp/$0/$1" && printf 'GET / HTTP/1.1\r\nHost: app\r\n\r\n' >&3 && read -r line <&3 &&
-case $line in *" 200 "*) exec cat <&3 >/dev/null;; esac; exit 1`
-	start := time.Now()
-	if err := v.cluster.(clusters.ClientHost).ClientCommand(stepContext(t), "timeout", "60", "bash", "-c", hold, host, port).Run(); err != nil {
-		t.Errorf("hold a connection to %s: %v", address, err)
-	}
-	return time.Since(start)
-}
-
-// sharePod sends n requests to the load balancer, and returns how many of the
-// answers are of the pod.
-func (v verbsOn) sharePod(t *testing.T, d *deployment, n int, pod string) int {
-	t.Helper()
-	of := 0
-	for i := range n {
-		nodes := d.Target().Nodes
-		if v.get(t, nodes[i%len(nodes)], "/").header[strings.ToLower(harness.PodHeader)] == pod {
-			of++
-		}
-	}
-	return of
-}
-
-func podAddress(p *corev1.Pod) string { return fmt.Sprintf("%s:%d", p.Status.PodIP, appPort) }
-
-// delete asks a pod to go, as its controllers do.
-func (v verbsOn) delete(t *testing.T, p *corev1.Pod) {
-	t.Helper()
-	if err := v.world.client.CoreV1().Pods(p.Namespace).Delete(stepContext(t), p.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually polls until ok, or fails with what was wanted.
-func eventually(t *testing.T, want string, ok func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), confirmPoll, 90*time.Second, true, func(context.Context) (bool, error) { return ok(), nil })
-	if err != nil {
-		t.Errorf("%s: %v", want, err)
-	}
-}
-
-// change is one line of the load balancer's target log.
-type change struct {
-	targetState
-	Time time.Time `json:"time"`
-}
-
-// changes are those of the workload's targets over all nodes of the load balancer.
-func (v verbsOn) changes(t *testing.T, d *deployment) []change {
-	t.Helper()
-	var all []change
-	err := d.eachLogLine(stepContext(t), clusters.LogTargets, func(line []byte) error {
-		var c change
-		err := json.Unmarshal(line, &c)
-		if err == nil && c.Node == "" && strings.Contains(c.Group, "/"+d.names.Service+":") {
-			all = append(all, c)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-// stateOf is the last state of a pod's target.
-func (v verbsOn) stateOf(t *testing.T, d *deployment, p *corev1.Pod) string {
-	t.Helper()
-	state := ""
-	for _, c := range v.changes(t, d) {
-		if c.Target == podAddress(p) {
-			state = c.State
-		}
-	}
-	return state
-}
-
-// firstOf is the first event of a kind about an object; false if there is none.
-func (m *memory) firstOf(kind harness.EventKind, object string) (harness.Event, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.events, func(e harness.Event) bool { return e.Kind == kind && e.Object == object })
-	if i < 0 {
-		return harness.Event{}, false
-	}
-	return m.events[i], true
-}
-
-// lifeAfterDeletion is how long a pod's container ran after its deletion was
-// asked for, and its exit code.
-func (m *memory) lifeAfterDeletion(t *testing.T, pod string) (time.Duration, string) {
-	t.Helper()
-	asked, ok1 := m.firstOf(harness.EventPodDeletionAsked, pod)
-	exited, ok2 := m.firstOf(harness.EventContainerExited, pod)
-	if !ok1 || !ok2 {
-		t.Errorf("pod %s: deletion recorded %t, exit recorded %t", pod, ok1, ok2)
-	}
-	return exited.At - asked.At, exited.Detail["exitCode"]
-}
 
 // A pod with all that an application can do about its own end, behind a load
 // balancer that is told at once and has a short idle timeout.

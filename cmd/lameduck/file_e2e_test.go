@@ -25,7 +25,7 @@ kind: Experiment
 metadata: {name: %s}
 spec:
   workload: {replicas: 2}
-  load: {rate: 60/s, baseline: 1s, settle: 1s}
+  load: {rate: 60/s, timeout: 4s, baseline: 1s, settle: 1s}
   scenario: {%s}
   vary:
     targetType: [instance]
