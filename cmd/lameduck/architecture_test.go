@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"clusters/alb/elb":         {"harness", "clusters/alb/accesslog", "clusters/alb/certificate", "clusters/alb/proxy"},
 	"clusters/alb/controller":  {"clusters/alb/elb", "clusters/alb/proxy", "clusters/alb/certificate"},
 	"cmd/target":               {"harness"},
+	"docs/examples":            {},
 	"cmd/lameduck":             {"harness", "harness/load", "harness/record", "experiments", "experiments/form", "reports", "clusters"},
 }
 
