@@ -34,7 +34,7 @@ type powers struct {
 	client   kubernetes.Interface
 }
 
-const nodePort, latePort = 30080, 30090
+const nodePort, latePort, soonerPort, laterPort = 30080, 30090, 30091, 30092
 
 // eventually waits for a condition.
 func eventually(t *testing.T, check func(context.Context) error) {

@@ -48,6 +48,7 @@ func TestE2EPowers(t *testing.T) {
 		{"slow API server", c.testSlowAPIServer},
 		{"killed while the API server is paused", c.testKilledWhilePaused},
 		{"kube-proxy", c.testKubeProxy},
+		{"minSyncPeriod", c.testMinSyncPeriod},
 		{"node stopped", c.testStopNode},
 		{"node stopped and deleted", c.testStopDeletedNode},
 		{"mend all", c.testMendAll},
@@ -272,6 +273,27 @@ func (c powers) testKubeProxy(t *testing.T) {
 				t.Errorf("n%d, mode %s: %v", n, want.Mode, err)
 			}
 		}
+	}
+}
+
+// testMinSyncPeriod adds two Services, one right after the other: the rules of the
+// second come a period after those of the first.
+func (c powers) testMinSyncPeriod(t *testing.T) {
+	const period = 6 * time.Second
+	if err := c.SetKubeProxy(t.Context(), clusters.KubeProxySettings{MinSyncPeriod: period}); err != nil {
+		t.Fatal(err)
+	}
+	c.service(t, "sooner", soonerPort)
+	c.awaitAnswer(t, 1, soonerPort)
+	first := time.Now()
+	c.service(t, "later", laterPort)
+	c.awaitAnswer(t, 1, laterPort)
+	// The first may have been noticed up to a second after its rules were there.
+	if took := time.Since(first); took < period-2*time.Second {
+		t.Errorf("rules follow rules after %s, want %s", took, period)
+	}
+	if err := c.SetKubeProxy(t.Context(), clusters.KubeProxySettings{}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,11 +58,17 @@ func testIPSettings(t *testing.T, w *World) {
 	s.Workload.PreStopSleep, s.Workload.PreStopBy = harness.Dur(3*time.Second), harness.PreStopHTTP
 	s.Workload.CloseWhileDraining, s.Workload.FailReadiness, s.Workload.KeepAlive = true, true, harness.Dur(70*time.Second)
 	s.LoadBalancer.TargetType, s.LoadBalancer.ReadinessGate = harness.TargetIP, true
-	s.Faults = []harness.Fault{{Kind: harness.FaultLostDeregistration}, {Kind: harness.FaultThrottledAPI, Every: harness.Dur(time.Second)}}
+	s.Faults = []harness.Fault{{Kind: harness.FaultLostDeregistration}}
 	d := deployReal(t, w, trial, rec)
 	if err := d.(harness.HPABounds).SetHPABounds(stepContext(t), 1, 1); err != nil {
 		t.Error(err)
 	}
+	eventually(t, "readiness fails while the hook is at it", func() bool {
+		return slices.ContainsFunc(d.(*deployment).pods(), func(p *corev1.Pod) bool {
+			_, err := w.http.get(stepContext(t), p.Namespace, p.Name, "/healthz")
+			return p.DeletionTimestamp != nil && apierrors.IsServiceUnavailable(err)
+		})
+	})
 	if err := d.WaitPods(stepContext(t), 1); err != nil {
 		t.Error(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"lameduck/clusters"
 	"lameduck/clusters/embedded"
@@ -239,43 +239,47 @@ func testScaleInByMetric(t *testing.T, w *World) {
 }
 
 // As the scenario hpa-scale-in does it: burn, wait until the HPA has seen it,
-// stop, wait until it follows.
+// stop, wait until it follows, here slowly: each behaviour is of its policy.
 func testScaleInByCPU(t *testing.T, w *World) {
 	rec := &memory{}
 	trial := testTrial()
+	const stabilization, period = 5 * time.Second, 3 * time.Second
 	trial.Number, trial.Setup.Scenario.Drive, trial.Setup.Workload.CPURequest = 8, harness.DriveCPU, "100m"
+	trial.Setup.Workload.HPA = harness.HPABehavior{Pods: 1, Period: harness.Dur(period), Stabilization: harness.Dur(stabilization)}
 	d := deployReal(t, w, trial, rec)
 	stop, err := d.(harness.CPUBurn).BurnCPU(stepContext(t), 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := wait.PollUntilContextCancel(stepContext(t), time.Second, true, func(ctx context.Context) (bool, error) {
-		hpa, err := w.client.AutoscalingV2().HorizontalPodAutoscalers(namespaceName(trial)).Get(ctx, appName, metav1.GetOptions{})
+	status := func() autoscalingv2.HorizontalPodAutoscalerStatus {
+		hpa, err := w.client.AutoscalingV2().HorizontalPodAutoscalers(namespaceName(trial)).Get(stepContext(t), appName, metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			t.Fatal(err)
 		}
-		for _, m := range hpa.Status.CurrentMetrics {
-			if m.Resource != nil && m.Resource.Current.AverageUtilization != nil && *m.Resource.Current.AverageUtilization > cpuTarget {
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-	if seen != nil {
-		t.Errorf("the HPA did not see the burn: %v", seen)
+		return hpa.Status
 	}
+	eventually(t, "the HPA sees the burn", func() bool {
+		return slices.ContainsFunc(status().CurrentMetrics, func(m autoscalingv2.MetricStatus) bool {
+			return m.Resource != nil && m.Resource.Current.AverageUtilization != nil && *m.Resource.Current.AverageUtilization > cpuTarget
+		})
+	})
 	if err := d.WaitPods(stepContext(t), 6); err != nil {
 		t.Error(err)
 	}
-	start := time.Now()
+	start, stopped := time.Now(), d.(*deployment).clock.Now()
 	if err := stop(stepContext(t)); err != nil {
 		t.Error(err)
 	}
+	// The HPA controller's own word for what the window does (AbleToScale).
+	eventually(t, "the HPA holds back for its stabilization window", func() bool {
+		return slices.ContainsFunc(status().Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Reason == "ScaleDownStabilized" })
+	})
 	if err := d.WaitPods(stepContext(t), 2); err != nil {
 		t.Error(err)
 	}
 	t.Logf("end of burn to 2 pods left: %s", time.Since(start).Round(time.Millisecond))
 	removeReal(t, w, d)
+	oneByOne(t, rec, stopped, stabilization, period)
 	checkScaleIn(t, rec)
 }
 

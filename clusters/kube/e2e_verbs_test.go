@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -32,102 +31,12 @@ func TestE2EVerbs(t *testing.T) {
 	t.Run("node drained and removed", v.drainAndRemove)
 	t.Run("node lost", v.loseNode)
 	t.Run("FIN dropped", v.dropFIN)
+	t.Run("application stops", v.applicationStops)
+	t.Run("grace and deregistration delay with a throttled API", v.graceAndDelay)
+	t.Run("late deregistration", v.lateDeregistration)
+	t.Run("lost deregistration", v.lostDeregistration)
+	t.Run("node broken", v.nodeFaults)
 	t.Run("kube-proxy configured", v.configure)
-}
-
-type verbsOn struct {
-	cluster clusters.Cluster
-	world   *World
-}
-
-// deploy makes a deployment of a few pods that stop at once, so that nothing is
-// waited for but what is asked for.
-func (v verbsOn) deploy(t *testing.T, number int, edit func(*harness.Setup)) (*deployment, *memory) {
-	t.Helper()
-	trial, rec := testTrial(), &memory{}
-	trial.Number = number
-	s := &trial.Setup
-	s.Workload.Replicas, s.Workload.OnSIGTERM, s.Workload.ResponseTime.SlowShare = 3, harness.SIGTERMExit, 0
-	s.Scenario = harness.ScenarioSpec{Name: "baseline"}
-	if edit != nil {
-		edit(s)
-	}
-	d, err := v.world.Deploy(stepContext(t), trial, harness.NewClock(), rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.(*deployment), rec
-}
-
-// ask sends n requests over new connections, in turn to each address, and
-// returns how many answers came from each version.
-func (v verbsOn) ask(t *testing.T, n int, addresses []string) map[string]int {
-	t.Helper()
-	const request = `for i in $(seq "$0"); do for node; do
-exec 3<>"/dev/tcp/${node%:*}/${node##*:}" || exit 1
-printf 'GET / HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n' >&3
-cat <&3
-exec 3>&-
-done; done`
-	args := append([]string{"-c", request, fmt.Sprint(n / len(addresses))}, addresses...)
-	out, err := v.cluster.(clusters.ClientHost).ClientCommand(stepContext(t), "bash", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("send requests: %v: %s", err, out)
-	}
-	versions := make(map[string]int)
-	for line := range strings.Lines(string(out)) {
-		if name, value, _ := strings.Cut(line, ":"); strings.EqualFold(name, harness.VersionHeader) {
-			versions[strings.TrimSpace(value)]++
-		}
-	}
-	return versions
-}
-
-func (v verbsOn) wantOnly(t *testing.T, d *deployment, version string) {
-	t.Helper()
-	if got := v.ask(t, 20, d.Target().Nodes); got[version] != 20 || len(got) != 1 {
-		t.Errorf("20 requests were answered by %v, want %s only", got, version)
-	}
-}
-
-// nodePorts are where each node takes requests for the workload: what a new
-// connection of the load balancer would get in instance mode.
-func (v verbsOn) nodePorts(t *testing.T, d *deployment) []string {
-	t.Helper()
-	s, err := v.world.client.CoreV1().Services(d.namespace).Get(stepContext(t), d.names.Service, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes, err := v.world.client.CoreV1().Nodes().List(stepContext(t), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for _, n := range nodes.Items {
-		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				all = append(all, fmt.Sprintf("%s:%d", a.Address, s.Spec.Ports[0].NodePort))
-			}
-		}
-	}
-	return all
-}
-
-// endpoints are the names of all pods in the slices of a Service.
-func (v verbsOn) endpoints(t *testing.T, d *deployment, service string) []string {
-	t.Helper()
-	list, err := v.world.client.DiscoveryV1().EndpointSlices(d.namespace).
-		List(stepContext(t), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, slice := range list.Items {
-		for _, e := range slice.Endpoints {
-			names = append(names, e.TargetRef.Name)
-		}
-	}
-	return names
 }
 
 // allGreen checks a cutover that has been confirmed, and the end of Blue.
@@ -206,7 +115,10 @@ func (v verbsOn) cutoverByWeights(t *testing.T) {
 }
 
 func (v verbsOn) rolloutAndKill(t *testing.T) {
-	d, rec := v.deploy(t, 33, func(s *harness.Setup) { s.Workload.MaxSurge, s.Workload.MaxUnavailable = "1", "0" })
+	const minReady = 2 * time.Second
+	d, rec := v.deploy(t, 33, func(s *harness.Setup) {
+		s.Workload.MaxSurge, s.Workload.MaxUnavailable, s.Workload.MinReadySeconds = "1", "0", int(minReady.Seconds())
+	})
 	before := d.pods()
 	fewest, over := len(before), make(chan struct{})
 	watched := make(chan error, 1)
@@ -231,6 +143,22 @@ func (v verbsOn) rolloutAndKill(t *testing.T) {
 		t.Errorf("only %d pods were ready at a time, in spite of maxUnavailable 0", fewest)
 	}
 	after := d.pods()
+	first, _ := rec.firstOf(harness.EventPodDeletionAsked, before[0].Name)
+	for _, p := range before {
+		if e, ok := rec.firstOf(harness.EventPodDeletionAsked, p.Name); ok && e.At < first.At {
+			first = e
+		}
+	}
+	ready := first.At
+	for _, p := range after {
+		if e, ok := rec.firstOf(harness.EventPodReady, p.Name); ok {
+			ready = min(ready, e.At)
+		}
+	}
+	// The condition that minReadySeconds counts from has whole seconds.
+	if first.At-ready < minReady-time.Second {
+		t.Errorf("the first pod was deleted %s after a new one was ready, in spite of minReadySeconds %s", first.At-ready, minReady)
+	}
 	if !count(after).settled(3) || slices.ContainsFunc(after, func(p *corev1.Pod) bool {
 		return slices.ContainsFunc(before, func(q *corev1.Pod) bool { return p.UID == q.UID })
 	}) {

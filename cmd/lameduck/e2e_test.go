@@ -112,10 +112,13 @@ func cleaned(t *testing.T, name string) {
 	}
 }
 
-// onlyRun is the one run directory below out.
-func onlyRun(t *testing.T, out string) string {
+// onlyRun is the one run directory of scale-in below out.
+func onlyRun(t *testing.T, out string) string { return runOf(t, out, "scale-in") }
+
+// runOf is the one run directory of an experiment below out.
+func runOf(t *testing.T, out, experiment string) string {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(out, "*-scale-in"))
+	dirs, err := filepath.Glob(filepath.Join(out, "*-"+experiment))
 	if err != nil || len(dirs) != 1 {
 		t.Fatalf("run directories %v, error %v; want one", dirs, err)
 	}

@@ -4,8 +4,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,21 +14,20 @@ import (
 	"lameduck/harness/record"
 )
 
-// TestE2EResume kills a run in its second trial, completes it on the cluster
-// that is left, and then runs two experiments there with one command.
+// TestE2EResume kills a run in its second trial, and completes it on the cluster
+// that is left, which then serves other experiments of a user.
 func TestE2EResume(t *testing.T) {
 	const name = "e2e-resume"
 	embeddedtest.RemoveAround(t, embedded.NewProvider(embedded.Config{}), name)
-	narrow := []string{"--name", name, "--targets", "instance", "--repeats", "1", "--rate", "60"}
+	file := shortExperiment(t, "control", "baseline: {length: 3s}", "none, {prestop-sleep: 1s}")
 	out := t.TempDir()
-	p := start(t, "trial 2 (instance prestop-sleep-5s pooled, repeat 1): under load",
-		slices.Concat([]string{"run", "scale-in", "--out", out, "--mitigations", "none,prestop-sleep-5s", "--parallel", "1"}, narrow)...)
+	p := start(t, "trial 2 (instance prestop-sleep-1s pooled, repeat 1): under load", "run", file, "--out", out, "--parallel", "1", "--name", name)
 	p.untilSeen(t)
 	if err := p.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	p.wait(t)
-	dir := onlyRun(t, out)
+	dir := runOf(t, out, "control")
 	before, err := record.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +59,9 @@ func TestE2EResume(t *testing.T) {
 				t.Errorf("trial %d, attempt %d is %s", trial.Number, trial.Attempt, trial.State())
 				continue
 			}
+			if first, end := firstEvent(t, trial, harness.EventPodDeletionAsked, ""), firstEvent(t, trial, harness.EventMark, harness.MarkAttackEnd); first < end {
+				t.Errorf("trial %d: a pod was deleted %s before the end of the load, though nothing was to happen", trial.Number, end-first)
+			}
 			n := 0
 			if _, err := trial.Requests(func(harness.Request) error { n++; return nil }); err != nil || n == 0 && trial.Result.Verdict != harness.VerdictInvalid {
 				t.Errorf("trial %d: %d requests, error %v; %s", trial.Number, n, err, trial.Result.Reason)
@@ -75,26 +75,8 @@ func TestE2EResume(t *testing.T) {
 			t.Errorf("once more: exit code %d, stderr %s", code, again.errors())
 		}
 	})
-	t.Run("two experiments", func(t *testing.T) {
-		out := t.TempDir()
-		p := start(t, "", slices.Concat([]string{"run", "scale-in", "scale-in", "--use-cluster", "--out", out, "--mitigations", "prestop-sleep-5s"}, narrow)...)
-		if code := p.wait(t); code == exitError || code == exitUsage {
-			t.Fatalf("exit code %d, stderr %s", code, p.errors())
-		}
-		dirs, err := filepath.Glob(filepath.Join(out, "*-scale-in"))
-		if err != nil || len(dirs) != 2 {
-			t.Fatalf("run directories %v, error %v; want two", dirs, err)
-		}
-		lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
-		for i, dir := range dirs {
-			if r, err := record.Open(dir); err != nil || !r.Complete() {
-				t.Errorf("%s is not complete, error %v", dir, err)
-			}
-			if line := lines[len(lines)-2+i]; !strings.HasPrefix(line, "scale-in ") || !strings.Contains(line, dir) {
-				t.Errorf("summary %q, want %s in it", line, dir)
-			}
-		}
-	})
+	t.Run("two experiments", func(t *testing.T) { testTwoExperiments(t, name) })
+	t.Run("own application", func(t *testing.T) { testOwnApplication(t, name) })
 }
 
 // fileTimes tells whether files of a directory were touched.
