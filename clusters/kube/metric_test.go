@@ -119,4 +119,16 @@ func TestOwnHPAFollowsTheMetric(t *testing.T) {
 	if !slices.ContainsFunc(o.Notes, func(n string) bool { return strings.Contains(n, "its metrics are lameduck's") }) {
 		t.Errorf("no note about the metrics: %q", o.Notes)
 	}
+	lines, err := Describe(trial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"ConfigMap lameduck-metrics: the metric lameduck-demand is 600",
+		"HorizontalPodAutoscaler shop-scaler: 2..3 pods of Deployment shop-v1, for each 100 of the metric one",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("described without %q:\n%s", want, strings.Join(lines, "\n"))
+		}
+	}
 }
