@@ -127,17 +127,19 @@ func TestPartsOfNodesThatAreGone(t *testing.T) {
 	}
 }
 
-// A hook that fails makes a pod stop at once, unless it was to be cut anyway.
+// A hook that fails makes a pod stop at once, unless the grace period was over.
 func TestFailedPreStopHook(t *testing.T) {
 	for name, c := range map[string]struct {
 		sleep  time.Duration
-		grace  string // of the deletion
+		grace  string // seconds, of the deletion
+		after  time.Duration
 		reason string
 	}{
-		"failed":        {10 * time.Second, "30", "preStop hook: Pod/app-0: sleep: not found"},
-		"beyond grace":  {40 * time.Second, "30", ""},
-		"not asked for": {0, "30", ""},
-		"killed":        {10 * time.Second, "0", ""},
+		"failed":              {10 * time.Second, "30", 0, "preStop hook: Pod/app-0: sleep: not found"},
+		"failed beyond grace": {40 * time.Second, "30", time.Second, "preStop hook: Pod/app-0: sleep: not found"},
+		"cut":                 {40 * time.Second, "30", 29 * time.Second, ""},
+		"killed":              {10 * time.Second, "0", 0, ""},
+		"not asked for":       {0, "30", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,7 +147,8 @@ func TestFailedPreStopHook(t *testing.T) {
 				w.Scenarios = map[string]Scenario{"fake": fakeScenario{takes: time.Second, does: func(d *fakeDeployment) Disruption {
 					d.delete(3)
 					d.rec.Event(Event{At: d.clock.Now(), Kind: EventPodDeletionAsked, Object: "app-0", Detail: map[string]string{"grace": c.grace}})
-					d.rec.Event(Event{Kind: EventKubernetes, Object: "Pod/app-0",
+					time.Sleep(c.after)
+					d.rec.Event(Event{At: d.clock.Now(), Kind: EventKubernetes, Object: "Pod/app-0",
 						Detail: map[string]string{"reason": reasonFailedPreStop, "message": "sleep: not found"}})
 					return Disruption{Deleted: 4}
 				}}}

@@ -8,12 +8,19 @@ import (
 	"strings"
 )
 
+// MaxTrials bounds one run: each trial has a port of the load balancer, and its
+// setup is part of the record.
+const MaxTrials = 5000
+
 // Expand turns an experiment into its trials. All that is wrong with the
 // experiment is reported at once. Repeats are interleaved (every cell once,
 // then every cell again), so that slow drift of the machine spreads evenly
 // over the cells.
 func Expand(e Experiment, runID string) (Plan, error) {
 	errs := e.validate()
+	if n := len(e.TargetTypes) * len(e.Mitigations) * len(e.Connections) * max(1, len(e.FaultSets)); n > MaxTrials {
+		return Plan{}, errors.Join(append(errs, fmt.Errorf("vary: makes %d cells: want at most %d", n, MaxTrials))...)
+	}
 	seen := make(map[string]bool) // what is wrong with the base is wrong with every cell
 	var plan Plan
 	setups := make(map[Cell]Setup)
@@ -68,6 +75,9 @@ func Expand(e Experiment, runID string) (Plan, error) {
 	}
 	if len(all) > 0 && len(kept) == 0 {
 		errs = append(errs, errors.New("exclude: leaves no cell"))
+	}
+	if trials := len(plan.Cells) * max(0, e.Repeats); trials > MaxTrials {
+		errs = append(errs, fmt.Errorf("repeats: %d cells x %d repeats are %d trials: want at most %d", len(plan.Cells), e.Repeats, trials, MaxTrials))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Plan{}, err

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,11 @@ func TestExpandRefuses(t *testing.T) {
 		"value": {func(e *Experiment) {
 			e.Mitigations = []Mitigation{{"m", []Edit{{"workload.preStopSleep", "ten"}}}}
 		}, `mitigation m: workload.preStopSleep: duration "ten": want a number with a unit`},
+		"many trials":     {func(e *Experiment) { e.Repeats = 1000; e.Mitigations = manyMitigations(6) }, "repeats: 6 cells x 1000 repeats are 6000 trials: want at most 5000"},
+		"many cells":      {func(e *Experiment) { e.Mitigations = manyMitigations(5001) }, "vary: makes 5001 cells: want at most 5000"},
+		"fault twice":     {func(e *Experiment) { e.Base.Faults = []Fault{{Kind: FaultDropFIN}, {Kind: FaultDropFIN}} }, "faults[1]: drop-fin is there twice: one would undo the other"},
+		"paused for ever": {func(e *Experiment) { e.Base.Faults = []Fault{{Kind: FaultPausedAPIServer}} }, "faults[0]: for is 0s with paused-api-server: want more than 0s and less than scenario.limit (1m0s)"},
+		"long settle":     {func(e *Experiment) { e.Base.Load.Settle = Dur(2 * time.Hour) }, "load.settle is 2h0m0s: want at most 1h"},
 		"changes nothing": {func(e *Experiment) {
 			e.Mitigations = []Mitigation{{"m", []Edit{{"workload.gracePeriod", "30s"}}}}
 		}, "mitigation m changes nothing"},
@@ -78,6 +84,15 @@ func TestExpandRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyMitigations are n different ones.
+func manyMitigations(n int) []Mitigation {
+	var all []Mitigation
+	for i := range n {
+		all = append(all, Mitigation{fmt.Sprintf("m%d", i), []Edit{{"workload.preStopSleep", fmt.Sprintf("%ds", i+1)}}})
+	}
+	return all
 }
 
 func TestDropUnmatched(t *testing.T) {

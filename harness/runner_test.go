@@ -328,25 +328,53 @@ func TestUnknownScenarioIsRefusedBeforeAnything(t *testing.T) {
 	}
 }
 
-// In IP mode the load outlasts the time for which a node may still send requests
-// to the last target.
+// The load outlasts the time for which a node of the load balancer may still
+// send requests to what is gone. The scenario takes 3 s, and what it does comes
+// at its start.
 func TestSettleOutlastsTheDeregistrationLag(t *testing.T) {
-	for target, want := range map[TargetType]float64{
-		TargetInstance: 5,
-		TargetIP:       20 - 3 + 5, // deletions are asked for at the start of a scenario that takes 3 s
+	drain := func(d *fakeDeployment) Disruption {
+		d.event(EventNodeDrained, "n2")
+		return Disruption{}
+	}
+	lose := func(d *fakeDeployment) Disruption {
+		d.event(EventNodeLost, "n2")
+		return Disruption{Lost: 2}
+	}
+	for name, c := range map[string]struct {
+		edit func(*Setup)
+		does func(*fakeDeployment) Disruption
+		want float64
+	}{
+		"instance": {func(*Setup) {}, nil, 5},
+		"ip":       {func(s *Setup) { s.LoadBalancer.TargetType = TargetIP }, nil, 20 - 3 + 5},
+		"node":     {func(*Setup) {}, drain, 20 - 3 + 5},
+		"lost":     {func(*Setup) {}, lose, 12 + 5},
+		"local":    {func(s *Setup) { s.LoadBalancer.ExternalTrafficPolicy = TrafficLocal }, nil, 12 + 5},
+		"late": {func(s *Setup) {
+			s.LoadBalancer.TargetType = TargetIP
+			s.Faults = []Fault{{Kind: FaultLateDeregistration, Lag: DurationRange{time.Minute, time.Minute}}}
+		}, nil, 60 - 3 + 5},
+		"throttled": {func(s *Setup) {
+			s.LoadBalancer.TargetType = TargetIP
+			s.Faults = []Fault{{Kind: FaultThrottledAPI, Every: Dur(30 * time.Second)}}
+		}, nil, 20 - 3 + 30 + 5},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newTestWorld()
-			e := testExperiment()
-			e.TargetTypes = []TargetType{target}
-			e.Base.LoadBalancer.DeregistrationLag = DurationRange{5 * time.Second, 20 * time.Second}
-			results, err := w.run(t, t.Context(), e)
-			if err != nil || len(results) != 1 {
-				t.Fatalf("got %d results, error %v", len(results), err)
-			}
-			if got := results[0].Phases[string(PhaseSettle)]; got != want {
-				t.Errorf("%s: settled for %g s, want %g", target, got, want)
-			}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTestWorld()
+				w.Scenarios = map[string]Scenario{"fake": fakeScenario{takes: 3 * time.Second, does: c.does}}
+				e := testExperiment()
+				e.Base.LoadBalancer.DeregistrationLag = DurationRange{5 * time.Second, 20 * time.Second}
+				c.edit(&e.Base)
+				e.TargetTypes = []TargetType{e.Base.LoadBalancer.TargetType}
+				results, err := w.run(t, t.Context(), e)
+				if err != nil || len(results) != 1 {
+					t.Fatalf("got %d results, error %v", len(results), err)
+				}
+				if got := results[0].Phases[string(PhaseSettle)]; got != c.want {
+					t.Errorf("settled for %g s, want %g", got, c.want)
+				}
+			})
 		})
 	}
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +28,8 @@ type tally struct {
 	isOver         bool
 	first          map[EventKind]time.Duration // when a kind of event came first
 	gone           []string                    // nodes that were taken away
-	killed         map[string]bool             // pods that were deleted without a grace period
+	last           map[EventKind]time.Duration // when it came last
+	deleted        map[string]Event            // the deletions of pods, by name
 	failedHook     string                      // what the kubelet says of a preStop hook that failed
 }
 
@@ -41,7 +43,7 @@ type failure struct {
 }
 
 func newTally(rec Recorder) *tally {
-	return &tally{rec: rec, byOutcome: make(map[Outcome]int), first: make(map[EventKind]time.Duration), killed: make(map[string]bool), scenarioAt: -1}
+	return &tally{rec: rec, byOutcome: make(map[Outcome]int), first: make(map[EventKind]time.Duration), last: make(map[EventKind]time.Duration), deleted: make(map[string]Event), scenarioAt: -1}
 }
 
 // Request implements Recorder.
@@ -75,20 +77,17 @@ func (t *tally) Event(e Event) {
 	if _, seen := t.first[e.Kind]; !seen {
 		t.first[e.Kind] = e.At
 	}
+	t.last[e.Kind] = max(t.last[e.Kind], e.At)
 	if e.Kind == EventNodeRemoved || e.Kind == EventNodeLost {
 		t.gone = append(t.gone, e.Object)
 	}
-	// What fails in the tidying up, or is cut because the pod is killed, was not
-	// there to help.
-	if e.Kind == EventKubernetes && e.Detail["reason"] == reasonFailedPreStop && !t.isOver && !t.killed[strings.TrimPrefix(e.Object, "Pod/")] {
-		t.failedHook = e.Object + ": " + e.Detail["message"]
-	}
-	if e.Kind == EventPodDeletionAsked && e.Detail["grace"] == "0" {
-		t.killed[e.Object] = true
+	if e.Kind == EventKubernetes && e.Detail["reason"] == reasonFailedPreStop {
+		t.hookFailed(e)
 	}
 	if e.Kind != EventPodDeletionAsked {
 		return
 	}
+	t.deleted[e.Object] = e
 	switch {
 	case t.isOver:
 	case t.scenarioAt < 0:
@@ -97,6 +96,24 @@ func (t *tally) Event(e Event) {
 		t.deletions++
 		t.lastDelete = e.At
 	}
+}
+
+// cutTolerance is by how much earlier than the end of the grace period the Event
+// about a hook that is cut there may be seen.
+const cutTolerance = 2 * time.Second
+
+// hookFailed notes a preStop hook that failed by itself: not in the tidying up,
+// and not because the grace period was over, as it is at once for a killed pod.
+func (t *tally) hookFailed(e Event) {
+	deletion, asked := t.deleted[strings.TrimPrefix(e.Object, "Pod/")]
+	if t.isOver || !asked {
+		return
+	}
+	grace, err := strconv.Atoi(deletion.Detail["grace"])
+	if err == nil && e.At-deletion.At >= time.Duration(grace)*time.Second-cutTolerance {
+		return
+	}
+	t.failedHook = e.Object + ": " + e.Detail["message"]
 }
 
 // Log implements Recorder.
@@ -114,13 +131,6 @@ func (t *tally) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.isOver = true
-}
-
-// lastDeletion is when the last pod's deletion was asked for, 0 if none was.
-func (t *tally) lastDeletion() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lastDelete
 }
 
 func (t *tally) counts() map[Outcome]int {

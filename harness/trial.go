@@ -285,17 +285,49 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 	return nil
 }
 
+// unhealthyAfter is how long the load balancer may take to notice by its health
+// checks alone that a target is gone: two of them fail, 5 s apart, with a timeout
+// of 2 s (see the Ingress in package clusters/kube).
+const unhealthyAfter = 12 * time.Second
+
 // settle is how long the load goes on from now: Load.Settle after the last
-// moment at which the scenario can still hurt. In IP mode that may be later than
-// the end of the last pod, whose target is deregistered when its deletion begins
-// and gets requests for the lag after that.
+// moment at which the scenario can still hurt. That may be later than the end of
+// the last pod or node, whose target is deregistered when its deletion begins and
+// gets requests for the lag after that.
 func (t *trialRun) settle() time.Duration {
-	s := t.trial.Setup
-	lag := time.Duration(0)
-	if s.LoadBalancer.TargetType == TargetIP {
-		lag = t.tally.lastDeletion() + s.deregistrationLag().Max - t.clock.Now()
+	s, now := t.trial.Setup, t.clock.Now()
+	lag := s.deregistrationLag().Max
+	t.tally.mu.Lock()
+	defer t.tally.mu.Unlock()
+	until := now
+	// after says that deregistration may have been asked for as late as at that event.
+	after := func(at time.Duration, seen bool) {
+		if seen {
+			until = max(until, at+lag)
+		}
 	}
-	return max(0, lag) + s.Load.Settle.Duration
+	if s.LoadBalancer.TargetType == TargetIP {
+		after(t.tally.lastDelete, t.tally.deletions > 0)
+		// What was paused may have held deregistrations up.
+		mended, seen := t.tally.last[EventFaultMended]
+		after(mended, seen)
+	}
+	drained, seen := t.tally.last[EventNodeDrained] // its taint is older
+	after(drained, seen)
+	_, nodeLost := t.tally.first[EventNodeLost]
+	byChecks := nodeLost || s.LoadBalancer.ExternalTrafficPolicy == TrafficLocal
+	for _, f := range s.Faults {
+		switch f.Kind {
+		case FaultLostDeregistration:
+			byChecks = true
+		case FaultThrottledAPI:
+			until += f.Every.Duration // for the call that has to wait
+		}
+	}
+	if byChecks {
+		until = max(until, now+unhealthyAfter)
+	}
+	return until - now + s.Load.Settle.Duration
 }
 
 // blame makes err the trial's fault, unless the run as a whole was stopped.

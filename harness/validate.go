@@ -72,13 +72,31 @@ func (s Setup) validate() error {
 		"loadBalancer.externalTrafficPolicy is %s: want targetType instance, IP targets are not reached through a node port", s.LoadBalancer.ExternalTrafficPolicy)
 	check(s.Cluster.KubeProxyMode == "" || s.Cluster.KubeProxyMode == KubeProxyIPTables || s.Cluster.KubeProxyMode == KubeProxyNFTables,
 		"cluster.kubeProxyMode is %q: want iptables or nftables", s.Cluster.KubeProxyMode)
-	check(s.Cluster.KubeProxyMinSyncPeriod.Duration >= 0 && s.Cluster.KubeProxyMinSyncPeriod.Duration <= time.Minute,
-		"cluster.kubeProxyMinSyncPeriod is %s: want 0s..1m", s.Cluster.KubeProxyMinSyncPeriod)
+	check(s.Cluster.KubeProxyMinSyncPeriod.Duration >= 0 && s.Cluster.KubeProxyMinSyncPeriod.Duration <= 30*time.Second,
+		"cluster.kubeProxyMinSyncPeriod is %s: want 0s..30s, at most the syncPeriod", s.Cluster.KubeProxyMinSyncPeriod)
+	seen := make(map[FaultKind]bool)
 	for i, f := range s.Faults {
 		if err := f.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("faults[%d]: %w", i, err))
 		}
+		check(!seen[f.Kind], "faults[%d]: %s is there twice: one would undo the other", i, f.Kind)
+		seen[f.Kind] = true
+		check(f.Kind != FaultPausedAPIServer || f.For.Duration > 0 && f.For.Duration < s.Scenario.Limit.Duration,
+			"faults[%d]: for is %s with %s: want more than 0s and less than scenario.limit (%s), a scenario needs the API server",
+			i, f.For, f.Kind, s.Scenario.Limit)
 	}
+	check(!seen[FaultLateDeregistration] || !seen[FaultLostDeregistration],
+		"faults: %s and %s: want one of them, one that is lost is never late", FaultLateDeregistration, FaultLostDeregistration)
+	for _, wait := range []struct {
+		field string
+		is    Duration
+	}{
+		{"load.baseline", l.Baseline}, {"load.settle", l.Settle}, {"load.timeout", l.Timeout},
+		{"scenario.keepOld", s.Scenario.KeepOld}, {"scenario.holdNode", s.Scenario.HoldNode}, {"scenario.length", s.Scenario.Length},
+	} {
+		check(wait.is.Duration <= time.Hour, "%s is %s: want at most 1h", wait.field, wait.is)
+	}
+	check(s.Scenario.Limit.Duration <= 12*time.Hour, "scenario.limit is %s: want at most 12h", s.Scenario.Limit)
 	check(s.Scenario.Limit.Duration > 0, "scenario.limit is %s: want more than 0s", s.Scenario.Limit)
 	return errors.Join(errs...)
 }
