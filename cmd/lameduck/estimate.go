@@ -83,9 +83,20 @@ func trialTime(s harness.Setup) time.Duration {
 	}
 	if s.LoadBalancer.TargetType == harness.TargetIP {
 		// The load goes on until the deregistrations have taken effect.
-		disruption = max(disruption, s.LoadBalancer.DeregistrationLag.Max)
+		disruption = max(disruption, deregistrationLag(s))
 	}
 	return around + s.Load.Baseline.Duration + disruption + s.Load.Settle.Duration
+}
+
+// deregistrationLag is how late the deregistrations take effect at most.
+func deregistrationLag(s harness.Setup) time.Duration {
+	lag := s.LoadBalancer.DeregistrationLag
+	for _, f := range s.Faults {
+		if f.Kind == harness.FaultLateDeregistration {
+			lag = f.Lag
+		}
+	}
+	return lag.Max
 }
 
 // stopTime is about how long a pod takes from its deletion to its end.
