@@ -26,7 +26,7 @@ const (
 // leaves out trials that have to be repeated.
 func estimate(p harness.Plan, parallel int) time.Duration {
 	total := clusterTime
-	var shared time.Duration
+	var shared, longest time.Duration
 	settings := harness.ClusterSettings{}
 	for _, t := range p.Trials {
 		if t.Setup.Cluster != settings {
@@ -37,9 +37,10 @@ func estimate(p harness.Plan, parallel int) time.Duration {
 			total += trialTime(t.Setup)
 		} else {
 			shared += trialTime(t.Setup)
+			longest = max(longest, trialTime(t.Setup))
 		}
 	}
-	return total + shared/time.Duration(max(1, parallel))
+	return total + max(longest, shared/time.Duration(max(1, parallel)))
 }
 
 // alone says whether a trial has the cluster for itself.

@@ -121,6 +121,9 @@ func TestEstimateOfTrialsThatAreAlone(t *testing.T) {
 	if got := estimate(harness.Plan{Trials: []harness.Trial{shared, shared}}, 2); got != clusterTime+one {
 		t.Errorf("two at a time: %s, want %s", got, clusterTime+one)
 	}
+	if got := estimate(harness.Plan{Trials: []harness.Trial{shared, shared}}, 4); got != clusterTime+one {
+		t.Errorf("more at a time than there are: %s, want that of the longest, %s", got, clusterTime+one)
+	}
 	if got := estimate(harness.Plan{Trials: []harness.Trial{exclusive, exclusive}}, 2); got != clusterTime+2*one {
 		t.Errorf("two that are alone: %s, want %s", got, clusterTime+2*one)
 	}

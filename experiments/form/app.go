@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,8 +104,11 @@ func (d *decoder) images(sources []imageSource, dir string, path func(i int) str
 func (d *decoder) manifests(w workload, dir string) string {
 	field := join(workloadPath, "manifests")
 	text, err := render(beside(dir, w.Manifests))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: want a file, a directory of files or a kustomize directory, relative to the experiment file", err)
+	}
 	if err != nil {
-		d.at(field, "%v: want a file, a directory of files or a kustomize directory, relative to the experiment file", err)
+		d.at(field, "%v", err)
 		return ""
 	}
 	objects, err := manifestsOf(text)

@@ -190,7 +190,7 @@ func local(dir, path string) (os.FileInfo, error) {
 	info, err := os.Stat(beside(dir, path))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w (%w)", refused, err)
+		return nil, fmt.Errorf("%w (%v)", refused, err) // it is not the manifests that are missing
 	case info.IsDir():
 		return info, nil
 	default:
