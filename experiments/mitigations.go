@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"lameduck/harness"
 )
@@ -100,8 +101,8 @@ func check(place, text string) (seconds string, err error) {
 	if err := d.UnmarshalText([]byte(text)); err != nil {
 		return "", err
 	}
-	if d.Duration <= 0 {
-		return "", fmt.Errorf("duration is %s: want more than 0s", d)
+	if d.Duration <= 0 || d.Duration > time.Hour {
+		return "", fmt.Errorf("duration is %s: want more than 0s, at most 1h", d)
 	}
 	return strconv.Itoa(int(math.Ceil(d.Duration.Seconds()))), nil
 }

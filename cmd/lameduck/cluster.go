@@ -26,7 +26,7 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 }
 
 func (f *clusterFlags) registerOptions(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.options.Nodes, "nodes", 2, "number of worker nodes")
+	cmd.Flags().IntVar(&f.options.Nodes, "nodes", defaultNodes, "number of worker nodes")
 	cmd.Flags().StringVar(&f.options.DeadAddress, "dead-address", "drop", "what answers where a pod was: drop (silence, as in a cloud VPC), unreachable (ICMP) or reset (TCP)")
 }
 

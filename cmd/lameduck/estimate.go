@@ -26,7 +26,7 @@ const (
 // leaves out trials that have to be repeated.
 func estimate(p harness.Plan, parallel int) time.Duration {
 	total := clusterTime
-	var shared time.Duration
+	var shared, longest time.Duration
 	settings := harness.ClusterSettings{}
 	for _, t := range p.Trials {
 		if t.Setup.Cluster != settings {
@@ -37,9 +37,10 @@ func estimate(p harness.Plan, parallel int) time.Duration {
 			total += trialTime(t.Setup)
 		} else {
 			shared += trialTime(t.Setup)
+			longest = max(longest, trialTime(t.Setup))
 		}
 	}
-	return total + shared/time.Duration(max(1, parallel))
+	return total + max(longest, shared/time.Duration(max(1, parallel)))
 }
 
 // alone says whether a trial has the cluster for itself.
@@ -84,9 +85,20 @@ func trialTime(s harness.Setup) time.Duration {
 	}
 	if s.LoadBalancer.TargetType == harness.TargetIP {
 		// The load goes on until the deregistrations have taken effect.
-		disruption = max(disruption, s.LoadBalancer.DeregistrationLag.Max)
+		disruption = max(disruption, deregistrationLag(s))
 	}
 	return around + s.Load.Baseline.Duration + disruption + s.Load.Settle.Duration
+}
+
+// deregistrationLag is how late the deregistrations take effect at most.
+func deregistrationLag(s harness.Setup) time.Duration {
+	lag := s.LoadBalancer.DeregistrationLag
+	for _, f := range s.Faults {
+		if f.Kind == harness.FaultLateDeregistration {
+			lag = f.Lag
+		}
+	}
+	return lag.Max
 }
 
 // stopTime is about how long a pod takes from its deletion to its end.

@@ -41,6 +41,12 @@ wrong with a file is listed, all at once, and ends with exit code 2.`,
 			if err != nil {
 				return usageError(err)
 			}
+			if err := checkNodes(e, cmp.Or(cluster.Nodes, defaultNodes)); err != nil {
+				return usageError(fmt.Errorf("%s: %w", args[0], err))
+			}
+			if err := checkObjects(args[0], plan, objects); err != nil {
+				return usageError(err)
+			}
 			return writePlan(cmd.OutOrStdout(), planned{
 				experiment: e, cluster: cluster, plan: plan, objects: objects,
 				parallel: (runFlags{parallel: parallel}).parallelTrials(e),
@@ -78,7 +84,7 @@ func writePlan(out io.Writer, p planned) error {
 
 	c := p.cluster
 	fmt.Fprintf(&b, "\ncreated, and removed at the end:\ncluster: %s, %d nodes, dead addresses %s\n",
-		cmp.Or(c.Provider, "embedded"), cmp.Or(c.Nodes, 2), cmp.Or(c.DeadAddress, "drop"))
+		cmp.Or(c.Provider, "embedded"), cmp.Or(c.Nodes, defaultNodes), cmp.Or(c.DeadAddress, "drop"))
 	for _, image := range p.images() {
 		fmt.Fprintf(&b, "image on every node: %s\n", image)
 	}

@@ -93,10 +93,14 @@ func TestTrialTime(t *testing.T) {
 		"ignore":                   {func(s *harness.Setup) { s.Workload.OnSIGTERM = harness.SIGTERMIgnore }, 26 * time.Second},
 		"preStop beyond the grace": {func(s *harness.Setup) { s.Workload.PreStopSleep = second(40) }, 28 * time.Second},
 		"IP targets":               {func(s *harness.Setup) { s.LoadBalancer.TargetType = harness.TargetIP }, 16 * time.Second},
-		"settle":                   {func(s *harness.Setup) { s.Load.Settle = second(8) }, 5 * time.Second},
-		"old pods are kept":        {func(s *harness.Setup) { s.Scenario = harness.ScenarioSpec{Name: "blue-green", KeepOld: second(9)} }, 9 * time.Second},
-		"node comes back":          {func(s *harness.Setup) { s.Scenario = harness.ScenarioSpec{Name: "node-scale-in"} }, nodeTime},
-		"length":                   {func(s *harness.Setup) { s.Scenario = harness.ScenarioSpec{Name: "baseline", Length: second(10)} }, 6 * time.Second},
+		"late deregistrations": {func(s *harness.Setup) {
+			s.LoadBalancer.TargetType = harness.TargetIP
+			s.Faults = []harness.Fault{{Kind: harness.FaultLateDeregistration, Lag: harness.DurationRange{Min: 30 * time.Second, Max: time.Minute}}}
+		}, 56 * time.Second},
+		"settle":            {func(s *harness.Setup) { s.Load.Settle = second(8) }, 5 * time.Second},
+		"old pods are kept": {func(s *harness.Setup) { s.Scenario = harness.ScenarioSpec{Name: "blue-green", KeepOld: second(9)} }, 9 * time.Second},
+		"node comes back":   {func(s *harness.Setup) { s.Scenario = harness.ScenarioSpec{Name: "node-scale-in"} }, nodeTime},
+		"length":            {func(s *harness.Setup) { s.Scenario = harness.ScenarioSpec{Name: "baseline", Length: second(10)} }, 6 * time.Second},
 	} {
 		s := e.Base.Clone()
 		c.edit(&s)
@@ -116,6 +120,9 @@ func TestEstimateOfTrialsThatAreAlone(t *testing.T) {
 	one := trialTime(e.Base)
 	if got := estimate(harness.Plan{Trials: []harness.Trial{shared, shared}}, 2); got != clusterTime+one {
 		t.Errorf("two at a time: %s, want %s", got, clusterTime+one)
+	}
+	if got := estimate(harness.Plan{Trials: []harness.Trial{shared, shared}}, 4); got != clusterTime+one {
+		t.Errorf("more at a time than there are: %s, want that of the longest, %s", got, clusterTime+one)
 	}
 	if got := estimate(harness.Plan{Trials: []harness.Trial{exclusive, exclusive}}, 2); got != clusterTime+2*one {
 		t.Errorf("two that are alone: %s, want %s", got, clusterTime+2*one)

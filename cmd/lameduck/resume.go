@@ -46,7 +46,7 @@ func (f *runFlags) resumed(changed func(flag string) bool, args []string) (*job,
 		}
 	}
 	e := reader.Run.Experiment
-	return &job{experiment: e, parallel: f.parallelTrials(e), store: store, reader: reader}, nil
+	return &job{experiment: e, source: f.resume, parallel: f.parallelTrials(e), store: store, reader: reader}, nil
 }
 
 // compareEnvironments says what is not as it was. It is an error if figures from

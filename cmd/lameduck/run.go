@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"lameduck/experiments"
+	"lameduck/experiments/form"
 	"lameduck/harness"
 )
 
@@ -78,9 +81,9 @@ Experiments: %s`, strings.Join(experiments.Names(), ", ")),
 	flags.IntVar(&f.repeats, "repeats", 0, "trials per cell (default: the experiment's)")
 	flags.IntVar(&f.rate, "rate", 0, "requests per second of each trial (default: the experiment's)")
 	flags.IntVar(&f.parallel, "parallel", 0, fmt.Sprintf("trials at a time (default: %d per core, half of that if many pods start under load, and at most %d requests per second in all)", trialsPerCore, maxTotalRate))
-	flags.StringSliceVar(&f.mitigations, "mitigations", nil, "only these mitigations, comma-separated (default: the experiment's)")
+	flags.StringSliceVar(&f.mitigations, "mitigations", nil, "only these mitigations, the experiment's own or of the catalogue, comma-separated (default: the experiment's)")
 	flags.StringSliceVar(&f.targets, "targets", nil, "instance, ip or both, comma-separated: what the load balancer registers (default: the experiment's)")
-	flags.StringSliceVar(&f.connections, "connections", nil, "pooled, new or both, comma-separated (default: the experiment's)")
+	flags.StringSliceVar(&f.connections, "connections", nil, "pooled, new, long-lived or several, comma-separated (default: the experiment's)")
 	return cmd
 }
 
@@ -122,9 +125,17 @@ func (f *runFlags) jobs(cmd *cobra.Command, args []string) ([]*job, error) {
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, &job{experiment: e, parallel: f.parallelTrials(e), command: commandLine(cmd.Flags(), arg)})
+		jobs = append(jobs, &job{experiment: e, source: arg, parallel: f.parallelTrials(e), command: commandLine(cmd.Flags(), arg)})
 	}
-	return jobs, mergeOptions(&f.cluster.options, wishes, changed)
+	if err := mergeOptions(&f.cluster.options, wishes, changed); err != nil || f.use {
+		return jobs, err
+	}
+	for _, j := range jobs {
+		if err := checkNodes(j.experiment, f.cluster.options.Nodes); err != nil {
+			return nil, fmt.Errorf("%s: %w", j.source, err)
+		}
+	}
+	return jobs, nil
 }
 
 // commandLine is the command that runs one experiment with the flags given.
@@ -175,26 +186,41 @@ func (f runFlags) narrow(e harness.Experiment) (harness.Experiment, error) {
 			e.TargetTypes = append(e.TargetTypes, harness.TargetType(t))
 		}
 	}
-	if len(f.mitigations) > 0 {
-		e.Exclude = nil // it is about the experiment's own list
-	}
 	if len(f.connections) > 0 {
 		e.Connections = nil
 		for _, c := range f.connections {
 			e.Connections = append(e.Connections, harness.Connections(c))
 		}
-	}
-	if len(f.mitigations) > 0 {
-		e.Mitigations = nil
-		for _, m := range f.mitigations {
-			mitigation, err := experiments.Mitigation(m)
-			if err != nil {
-				return e, fmt.Errorf("--mitigations: %w", err)
-			}
-			e.Mitigations = append(e.Mitigations, mitigation)
+		if slices.Contains(e.Connections, harness.ConnectionsLongLived) {
+			e.Base.Load.LongLived = cmp.Or(e.Base.Load.LongLived, form.DefaultLongLived)
 		}
 	}
+	if len(f.mitigations) > 0 {
+		var err error
+		if e.Mitigations, err = mitigationsOf(e, f.mitigations); err != nil {
+			return e, fmt.Errorf("--mitigations: %w", err)
+		}
+		// Those that name a mitigation are about the experiment's own list.
+		e.Exclude = slices.DeleteFunc(slices.Clone(e.Exclude), func(x harness.Selector) bool { return x.Mitigation != "" })
+	}
 	return e.DropUnmatched(), nil
+}
+
+// mitigationsOf are those of the names, the experiment's own first.
+func mitigationsOf(e harness.Experiment, names []string) ([]harness.Mitigation, error) {
+	var all []harness.Mitigation
+	for _, name := range names {
+		if i := slices.IndexFunc(e.Mitigations, func(m harness.Mitigation) bool { return m.Name == name }); i >= 0 {
+			all = append(all, e.Mitigations[i])
+			continue
+		}
+		m, err := experiments.Mitigation(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
 }
 
 // parallelTrials chooses how many trials run at a time.

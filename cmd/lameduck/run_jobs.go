@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"lameduck/clusters/kube"
 	"lameduck/experiments"
 	"lameduck/harness"
 	"lameduck/harness/record"
@@ -20,6 +21,7 @@ const closeLimit = time.Minute
 // job is one run to do: of an experiment, or what is left of an interrupted one.
 type job struct {
 	experiment harness.Experiment
+	source     string // the file or name of the experiment, or the interrupted run
 	parallel   int
 	command    string // that starts it again
 	// Of an interrupted run.
@@ -67,6 +69,9 @@ func runJobs(ctx context.Context, f runFlags, jobs []*job, out, errOut io.Writer
 		runner := harness.Runner{Scenarios: experiments.Scenarios()}
 		if err := runner.Check(plan); err != nil {
 			return usageError(fmt.Errorf("%s: %w", j.experiment.Name, err))
+		}
+		if err := checkObjects(j.source, plan, kube.Describe); err != nil {
+			return usageError(err)
 		}
 	}
 	provider, err := newProvider(f.cluster.provider)
@@ -119,17 +124,16 @@ func runJobs(ctx context.Context, f runFlags, jobs []*job, out, errOut io.Writer
 }
 
 // nothingToDo is the end of a job whose trials all have a result. A run that was
-// cut off before it could say so is complete from now on, and judged.
+// cut off before it could say so is complete from now on.
 func (j *job) nothingToDo(out, errOut io.Writer) error {
 	fmt.Fprintf(errOut, "%s is complete: there is nothing to do\n", j.reader.Dir)
-	judged := !j.reader.Complete()
-	if judged {
+	if !j.reader.Complete() {
 		if err := j.store.Finish(harness.RunEnd{Ended: time.Now().UTC().Format(time.RFC3339), Complete: true}); err != nil {
 			return err
 		}
 	}
 	report, err := printReport(j.reader.Dir, out)
-	if err != nil || !judged {
+	if err != nil {
 		return err
 	}
 	return verdictOf([]outcome{{report: &report}})

@@ -20,6 +20,9 @@ import (
 // defaultCluster is the name of a cluster that nobody named.
 const defaultCluster = "lameduck"
 
+// defaultNodes is the number of worker nodes where nothing says another.
+const defaultNodes = 2
+
 // newProvider is the only place that knows which cluster providers exist.
 func newProvider(name string) (clusters.Provider, error) {
 	self, dir, err := executable()

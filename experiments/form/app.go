@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"lameduck/harness"
 )
@@ -93,7 +92,7 @@ func (d *decoder) images(sources []imageSource, dir string, path func(i int) str
 			if info, err := os.Stat(*f.to); err != nil {
 				d.at(join(path(i), f.name), "%v: want a file, relative to the experiment file", err)
 			} else if !info.Mode().IsRegular() {
-				d.at(join(path(i), f.name), "%s is not a file: want one", *f.to)
+				d.at(join(path(i), f.name), "%s is %s: want a file", *f.to, modeOf(info))
 			}
 		}
 		out = append(out, image)
@@ -105,8 +104,11 @@ func (d *decoder) images(sources []imageSource, dir string, path func(i int) str
 func (d *decoder) manifests(w workload, dir string) string {
 	field := join(workloadPath, "manifests")
 	text, err := render(beside(dir, w.Manifests))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: want a file, a directory of files or a kustomize directory, relative to the experiment file", err)
+	}
 	if err != nil {
-		d.at(field, "%v: want a file, a directory of files or a kustomize directory, relative to the experiment file", err)
+		d.at(field, "%v", err)
 		return ""
 	}
 	objects, err := manifestsOf(text)
@@ -152,8 +154,10 @@ type manifest struct {
 			Port int `yaml:"port"`
 		} `yaml:"ports"`
 	} `yaml:"spec"`
+	Items []yaml.Node `yaml:"items"` // of a List
 }
 
+// manifestsOf reads YAML documents; Lists are taken apart.
 func manifestsOf(text string) ([]manifest, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var objects []manifest
@@ -164,13 +168,29 @@ func manifestsOf(text string) ([]manifest, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		var o manifest
-		// Fields of other kinds of objects may have the same names and other types.
-		if err := node.Decode(&o); err != nil && (o.Kind == "Service" || o.Kind == "") {
+		o, err := manifestOf(&node)
+		if err != nil {
 			return nil, err
 		}
-		objects = append(objects, o)
+		if o.Items == nil {
+			objects = append(objects, o)
+		}
+		for _, item := range o.Items {
+			inner, err := manifestOf(&item)
+			if err != nil {
+				return nil, err
+			}
+			objects = append(objects, inner)
+		}
 	}
+}
+
+func manifestOf(node *yaml.Node) (o manifest, err error) {
+	// Fields of other kinds of objects may have the same names and other types.
+	if err := node.Decode(&o); err != nil && (o.Kind == "Service" || o.Kind == "") {
+		return o, err
+	}
+	return o, nil
 }
 
 // render reads manifests: a file, the files of a directory, or what kustomize
@@ -184,10 +204,8 @@ func render(path string) (string, error) {
 		data, err := readFile(path)
 		return string(data), err
 	}
-	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
-		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
-			return kustomize(path)
-		}
+	if isKustomize(path) {
+		return kustomize(path)
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -208,15 +226,6 @@ func render(path string) (string, error) {
 		return "", fmt.Errorf("%s has no .yaml, .yml or .json file", path)
 	}
 	return string(bytes.Join(docs, []byte("\n---\n"))) + "\n", nil
-}
-
-func kustomize(dir string) (string, error) {
-	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		return "", fmt.Errorf("kustomize: %w", err)
-	}
-	text, err := made.AsYaml()
-	return string(text), err
 }
 
 func beside(dir, path string) string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"time"
 
 	"lameduck/harness"
@@ -22,12 +23,14 @@ type ClusterOptions struct {
 	DeadAddress string
 }
 
+// DefaultLongLived is the number of connections of kind long-lived.
+const DefaultLongLived = 50
+
 // Defaults that depend on other fields.
 const (
-	defaultGrace     = 30 * time.Second // of Kubernetes
-	defaultCPU       = "50m"
-	defaultLongLived = 50
-	defaultLimit     = 2 * time.Minute
+	defaultGrace = 30 * time.Second // of Kubernetes
+	defaultCPU   = "50m"
+	defaultLimit = 2 * time.Minute
 	// metrics-server scrapes, the HPA's sync period and its stabilisation window
 	// come before the first pod goes.
 	defaultLimitCPU = 5 * time.Minute
@@ -35,11 +38,11 @@ const (
 
 // build makes the document of a file that could be read. dir is what paths are
 // relative to.
-func (d *decoder) build(f file, name, dir string) Document {
+func (d *decoder) build(f file, fileName, dir string) Document {
 	s := f.Spec
 	e := harness.Experiment{
-		Name:  cmp.Or(f.Metadata.Name, name),
-		About: s.About,
+		Name:  d.name(f.Metadata.Name, fileName),
+		About: string(s.About),
 		Base: harness.Setup{
 			Cluster:  harness.ClusterSettings{KubeProxyMode: s.Cluster.KubeProxy.Mode, KubeProxyMinSyncPeriod: s.Cluster.KubeProxy.MinSyncPeriod},
 			Workload: d.workload(s.Workload, dir),
@@ -70,6 +73,17 @@ func (d *decoder) build(f file, name, dir string) Document {
 	return Document{e, ClusterOptions{s.Cluster.Provider, s.Cluster.Nodes, s.Cluster.DeadAddress}}
 }
 
+// name is that of the experiment: by default the one of the file.
+func (d *decoder) name(given name, fileName string) string {
+	if given != "" {
+		return string(given)
+	}
+	if !regexp.MustCompile(namePattern).MatchString(fileName) {
+		d.at("metadata.name", "is missing, and the file's name is %q: want %s", fileName, given.wants())
+	}
+	return fileName
+}
+
 // vary sets what is varied.
 func (d *decoder) vary(e *harness.Experiment, s spec) {
 	kinds := s.Vary.Connections
@@ -87,7 +101,7 @@ func (d *decoder) vary(e *harness.Experiment, s spec) {
 		longLived = longLived || k == string(harness.ConnectionsLongLived)
 	}
 	if longLived {
-		e.Base.Load.LongLived = cmp.Or(e.Base.Load.LongLived, defaultLongLived)
+		e.Base.Load.LongLived = cmp.Or(e.Base.Load.LongLived, DefaultLongLived)
 	} else if e.Base.Load.LongLived > 0 {
 		d.at("spec.load.longLived", "is %d: want it with connections long-lived only", e.Base.Load.LongLived)
 	}

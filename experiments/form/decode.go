@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"lameduck/harness"
 )
 
 // decoder fills the types of the form from YAML nodes. It notes all problems
@@ -77,6 +79,8 @@ func (d *decoder) decode(n *yaml.Node, path string, v reflect.Value, tag limits)
 				d.problem(n, path, "%v", err)
 			} else if strings.HasPrefix(text, "-") {
 				d.problem(n, path, "%s: want 0s or more", text)
+			} else if tag.tooLong(to) {
+				d.problem(n, path, "is %s: want at most %s", text, harness.Dur(tag.longest))
 			}
 		}
 		return

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"lameduck/harness"
 )
@@ -20,10 +21,21 @@ type limits struct {
 	aboveMinimum, belowMaximum *float64
 	pattern                    *regexp.Regexp
 	preset                     string
+	longest                    time.Duration // of durations
 }
 
-func limitsOf(tag string) limits {
-	var l limits
+// longest is the limit of durations whose tag longest does not say another.
+const longest = time.Hour
+
+func limitsOf(t reflect.StructTag) limits {
+	l := limits{longest: longest}
+	if text, ok := t.Lookup("longest"); ok {
+		var err error
+		if l.longest, err = time.ParseDuration(text); err != nil {
+			panic(fmt.Sprintf("tag %q: %v", t, err))
+		}
+	}
+	tag := t.Get("jsonschema")
 	number := func(text string) *float64 {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
@@ -65,6 +77,19 @@ func (l limits) allow(v reflect.Value) bool {
 		return l.within(v.Float())
 	default:
 		return true
+	}
+}
+
+// tooLong says whether a duration, or the upper one of a range, is above the
+// limit: sums of them would be too large for anything.
+func (l limits) tooLong(v any) bool {
+	switch d := v.(type) {
+	case *harness.Duration:
+		return d.Duration > l.longest
+	case *harness.DurationRange:
+		return d.Max > l.longest
+	default:
+		return false
 	}
 }
 
@@ -145,7 +170,7 @@ func fieldsOf(v reflect.Value) []fieldValue {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		fields = append(fields, fieldValue{name, options != "omitempty", v.Field(i), limitsOf(f.Tag.Get("jsonschema"))})
+		fields = append(fields, fieldValue{name, options != "omitempty", v.Field(i), limitsOf(f.Tag)})
 	}
 	return fields
 }

@@ -18,11 +18,11 @@ type file struct {
 }
 
 type metadata struct {
-	Name string `json:"name,omitempty" jsonschema_description:"Name in reports and run directories; by default that of the file."`
+	Name name `json:"name,omitempty" jsonschema_description:"Name in reports and run directories; by default that of the file. Up to 63 letters, digits, . _ and -."`
 }
 
 type spec struct {
-	About        string        `json:"about,omitempty" jsonschema_description:"One line for the report."`
+	About        line          `json:"about,omitempty" jsonschema_description:"One line for the report, of up to 200 characters."`
 	Cluster      cluster       `json:"cluster,omitempty" jsonschema_description:"The cluster to make; flags of lameduck run override it."`
 	Workload     workload      `json:"workload,omitempty" jsonschema_description:"The application under test: builtin (the default), image or manifests."`
 	LoadBalancer loadBalancer  `json:"loadBalancer,omitempty" jsonschema_description:"The load balancer in front of it."`
@@ -172,7 +172,7 @@ type scenario struct {
 
 // bound is the parameter that all scenarios have.
 type bound struct {
-	Limit harness.Duration `json:"limit,omitempty" jsonschema_description:"It is an error when the scenario takes longer; by default 2m (5m driven by CPU) and the times that it is told to wait."`
+	Limit harness.Duration `json:"limit,omitempty" longest:"6h" jsonschema_description:"It is an error when the scenario takes longer; by default 2m (5m driven by CPU) and the times that it is told to wait."`
 }
 
 type hpaScaleIn struct {

@@ -147,6 +147,7 @@ func TestMitigationNames(t *testing.T) {
 		"prestop-sleep-10s":                             "prestop-sleep-10s",
 		"{prestop-sleep: 15s}":                          "prestop-sleep-15s",
 		"{prestop-sleep: 40s, grace: 60s}":              "prestop-sleep-40s-grace-60s",
+		"{grace: 60s, prestop-sleep: 40s}":              "prestop-sleep-40s-grace-60s",
 		"{sigterm-wait: 5s, close: true}":               "sigterm-wait-5s-close",
 		"{pod-disruption-budget: 2}":                    "pod-disruption-budget-2",
 		"{close-while-draining: true}":                  "close-while-draining",

@@ -1,9 +1,11 @@
 package form
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -23,7 +25,7 @@ type Catalogue struct {
 type mitigation struct{ harness.Mitigation }
 
 type ownMitigation struct {
-	Name  string `json:"name" jsonschema:"pattern=^[a-zA-Z0-9]" jsonschema_description:"Name of the mitigation, for the result, exclude and expect."`
+	Name  name   `json:"name" jsonschema_description:"Name of the mitigation, for the result, exclude and expect; not one of the catalogue."`
 	Edits edited `json:"edits" jsonschema_description:"Fields and what they are set to."`
 }
 
@@ -39,6 +41,9 @@ func (e *edited) fromNode(d *decoder, n *yaml.Node, path string) {
 		d.problem(n, path, "is %s: want %s", kindOf(n), e.wants())
 		return
 	}
+	if len(n.Content) == 0 {
+		d.problem(n, path, "is {}: want %s", e.wants())
+	}
 	known := harness.EditableFields()
 	for _, kv := range d.inOrder(n, path) {
 		field := kv.key.Value
@@ -48,7 +53,10 @@ func (e *edited) fromNode(d *decoder, n *yaml.Node, path string) {
 			d.problem(kv.key, at, "can not be edited%s: want one of %s", hint(field, known), strings.Join(known, ", "))
 			continue
 		}
-		if to, ok := d.scalar(kv.value, at, "the value, like 10s, true or ip"); ok {
+		to, ok := d.scalar(kv.value, at, "the value, like 10s, true or ip")
+		if took, err := time.ParseDuration(to); err == nil && took > longest {
+			d.problem(kv.value, at, "is %s: want at most %s", to, harness.Dur(longest))
+		} else if ok {
 			*e = append(*e, harness.Edit{Field: field, To: to})
 		}
 	}
@@ -59,7 +67,10 @@ func (m *mitigation) fromNode(d *decoder, n *yaml.Node, path string) {
 	if n.Kind == yaml.MappingNode && slices.ContainsFunc(pairs(n), isOwn) {
 		var own ownMitigation
 		d.decodeStruct(n, path, reflect.ValueOf(&own).Elem())
-		m.Mitigation = harness.Mitigation{Name: own.Name, Edits: own.Edits}
+		m.Mitigation = harness.Mitigation{Name: string(own.Name), Edits: own.Edits}
+		if _, err := d.catalogue.Mitigation(m.Name); err == nil {
+			d.at(join(path, "name"), "is %q, which is a mitigation of the catalogue: want another name for edits of your own", m.Name)
+		}
 		return
 	}
 	name, ok := d.mitigationName(n, path)
@@ -82,16 +93,16 @@ func (m *mitigationName) fromNode(d *decoder, n *yaml.Node, path string) {
 	*m = mitigationName(name)
 }
 
-// mitigationName reads a name that is written as such, or with its parameters:
-// {prestop-sleep: 40s, grace: 30s} is prestop-sleep-40s-grace-30s. A part of the
-// name without a parameter is a key that is true.
+// mitigationName reads a name that is written as such, or with its parameters in
+// any order: {prestop-sleep: 40s, grace: 30s} is prestop-sleep-40s-grace-30s. A
+// part of the name without a parameter is a key that is true.
 func (d *decoder) mitigationName(n *yaml.Node, path string) (string, bool) {
 	want := mitigationName("").wants()
 	if n.Kind != yaml.MappingNode {
 		return d.scalar(n, path, want)
 	}
 	var parts []string
-	for _, kv := range d.inOrder(n, path) {
+	for _, kv := range d.catalogue.ordered(d.inOrder(n, path)) {
 		parts = append(parts, kv.key.Value)
 		value, ok := d.scalar(kv.value, join(path, kv.key.Value), "a duration, a number or true")
 		if !ok {
@@ -109,6 +120,30 @@ func (d *decoder) mitigationName(n *yaml.Node, path string) (string, bool) {
 		return "", false
 	}
 	return strings.Join(parts, "-"), true
+}
+
+// ordered are the keys of a mitigation in the order of the form that has them.
+func (c Catalogue) ordered(all []keyValue) []keyValue {
+	for _, form := range c.Forms {
+		keys := keysOfForm(form)
+		place := func(kv keyValue) int { return slices.Index(keys, kv.key.Value) }
+		if len(keys) == len(all) && !slices.ContainsFunc(all, func(kv keyValue) bool { return place(kv) < 0 }) {
+			slices.SortStableFunc(all, func(a, b keyValue) int { return cmp.Compare(place(a), place(b)) })
+			break
+		}
+	}
+	return all
+}
+
+// keysOfForm are the parts of a form between its places.
+func keysOfForm(form string) []string {
+	var keys []string
+	for part := range strings.SplitSeq(strings.ReplaceAll(form, "-N", "-D"), "-D") {
+		if key := strings.Trim(part, "-"); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // inOrder are the keys and values of a mapping; those that are there twice are

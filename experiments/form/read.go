@@ -15,7 +15,7 @@ import (
 )
 
 // maxFile bounds a file that is read, so that a wrong path is no harm.
-const maxFile = 8 << 20
+const maxFile = 4 << 20
 
 // Read reads an experiment file. What is wrong with its content is an error of
 // type Problems.
@@ -82,7 +82,15 @@ func (d *decoder) syntax(err error) error {
 	return Problems{{d.file, line, "", "is not YAML: " + text}}
 }
 
+// readFile reads a regular file: another may have no end, or block.
 func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFile(path, info); err != nil {
+		return nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -90,7 +98,36 @@ func readFile(path string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is larger than %d MiB", path, maxFile>>20)
+		err = tooLarge(path)
 	}
 	return data, err
+}
+
+// checkFile refuses what is no file that can be read as a whole.
+func checkFile(path string, info os.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is %s: want a file", path, modeOf(info))
+	}
+	if info.Size() > maxFile {
+		return tooLarge(path)
+	}
+	return nil
+}
+
+func tooLarge(path string) error {
+	return fmt.Errorf("%s is too large: want at most %d MiB", path, maxFile>>20)
+}
+
+// modeOf says what is there in the place of a file.
+func modeOf(info os.FileInfo) string {
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return "a directory"
+	case mode&os.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&os.ModeDevice != 0:
+		return "a device"
+	default:
+		return "no regular file"
+	}
 }

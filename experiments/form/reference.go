@@ -31,7 +31,7 @@ func refer(b *strings.Builder, path string, t reflect.Type) {
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		tag := limitsOf(f.Tag.Get("jsonschema"))
+		tag := limitsOf(f.Tag)
 		preset := tag.preset
 		if preset != "" {
 			preset = "`" + preset + "`"

@@ -48,6 +48,10 @@ func schemaOfType(r *jsonschema.Reflector, c Catalogue, t reflect.Type) *jsonsch
 		return text(durationPattern)
 	case reflect.TypeFor[harness.DurationRange]():
 		return text(rangePattern)
+	case reflect.TypeFor[name]():
+		return text(namePattern)
+	case reflect.TypeFor[line]():
+		return text(linePattern)
 	case reflect.TypeFor[quantity]():
 		return anyOf(text(quantityPattern), above("number", "0"))
 	case reflect.TypeFor[podsOrPercent]():
@@ -108,11 +112,7 @@ func parameters(c Catalogue) *jsonschema.Schema {
 	value := anyOf(text(`^[0-9][0-9a-zµ.]*$`), from("integer", "0"), &jsonschema.Schema{Const: true})
 	var keys []string
 	for _, form := range c.Forms {
-		for part := range strings.SplitSeq(strings.ReplaceAll(form, "-N", "-D"), "-D") {
-			if key := strings.Trim(part, "-"); key != "" {
-				keys = append(keys, key)
-			}
-		}
+		keys = append(keys, keysOfForm(form)...)
 	}
 	slices.Sort(keys)
 	one := uint64(1)
@@ -127,7 +127,10 @@ func parameters(c Catalogue) *jsonschema.Schema {
 }
 
 func editsSchema() *jsonschema.Schema {
-	s := &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema}
+	one := uint64(1)
+	s := &jsonschema.Schema{
+		Type: "object", Properties: jsonschema.NewProperties(), MinProperties: &one, AdditionalProperties: jsonschema.FalseSchema,
+	}
 	for _, name := range harness.EditableFields() {
 		s.Properties.Set(name, anyOf(&jsonschema.Schema{Type: "string"}, &jsonschema.Schema{Type: "number"}, &jsonschema.Schema{Type: "boolean"}))
 	}

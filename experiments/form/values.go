@@ -12,6 +12,41 @@ import (
 	"lameduck/harness"
 )
 
+// name is one that is part of paths, tables and flags.
+type name string
+
+const namePattern = `^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$`
+
+func (name) wants() string {
+	return "at most 63 letters, digits, . _ and -, the first a letter or a digit"
+}
+
+func (m *name) fromNode(d *decoder, n *yaml.Node, path string) {
+	*m = name(d.text(n, path, namePattern, m.wants()))
+}
+
+// line is text of one line.
+type line string
+
+const linePattern = `^[^\x00-\x1f\x7f-\x9f]{0,200}$`
+
+func (line) wants() string {
+	return "one line of at most 200 characters, none of them a control character"
+}
+
+func (l *line) fromNode(d *decoder, n *yaml.Node, path string) {
+	*l = line(d.text(n, path, linePattern, l.wants()))
+}
+
+// text is matching for what must not be a number or another type of YAML.
+func (d *decoder) text(n *yaml.Node, path, pattern, want string) string {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" && n.ShortTag() != "!!str" {
+		d.problem(n, path, "is %s: want text (in quotes if it looks like a number)", quote(n))
+		return ""
+	}
+	return d.matching(n, path, pattern, want)
+}
+
 // quantity is an amount of CPU as Kubernetes writes it.
 type quantity string
 
@@ -189,7 +224,7 @@ func chosen(v reflect.Value) (name string, value reflect.Value) {
 type faultSet struct{ set harness.FaultSet }
 
 type namedFaults struct {
-	Name   string  `json:"name" jsonschema:"pattern=^[a-zA-Z0-9]" jsonschema_description:"Name of the list, for the result, exclude and expect."`
+	Name   name    `json:"name" jsonschema_description:"Name of the list, for the result, exclude and expect."`
 	Faults []fault `json:"faults" jsonschema_description:"What is broken while the scenario runs."`
 }
 
@@ -205,7 +240,10 @@ func (f *faultSet) fromNode(d *decoder, n *yaml.Node, path string) {
 	case n.Kind == yaml.MappingNode:
 		var named namedFaults
 		d.decodeStruct(n, path, reflect.ValueOf(&named).Elem())
-		f.set = harness.FaultSet{Name: named.Name, Faults: faultsOf(named.Faults)}
+		if named.Name == noFaults && len(named.Faults) > 0 {
+			d.at(join(path, "name"), "is %s, which is the name of no faults: want another", noFaults)
+		}
+		f.set = harness.FaultSet{Name: string(named.Name), Faults: faultsOf(named.Faults)}
 	default:
 		d.problem(n, path, "is %s: want %s", kindOf(n), f.wants())
 	}

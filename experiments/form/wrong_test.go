@@ -83,6 +83,20 @@ var wrongFiles = []wrongFile{
 	{"no such port", rolling + "  workload: {manifests: shop, service: shop, port: 81}\n", "f.yaml:5: spec.workload.port: is 81: want a port of Service shop: 80", false},
 	{"image from nowhere", rolling + "  workload: {manifests: shop, service: shop, port: 80, images: [{name: shop}]}\n", "f.yaml:5: spec.workload.images[0]: want one of archive and binary", true},
 	{"long-lived connections that nobody has", rolling + "  load: {longLived: 5}\n", "f.yaml:5: spec.load.longLived: is 5: want it with connections long-lived only", false},
+	{"edits of nothing", rolling + "  vary: {mitigation: [{name: x, edits: {}}]}\n", "f.yaml:5: spec.vary.mitigation[0].edits: is {}: want a mapping of fields to values", true},
+	{"own mitigation with a name of the catalogue", rolling + "  vary: {mitigation: [{name: prestop-sleep-15s, edits: {workload.gracePeriod: 60s}}]}\n", `f.yaml:5: spec.vary.mitigation[0].name: is "prestop-sleep-15s", which is a mitigation of the catalogue: want another name`, false},
+	{"own mitigation called none", rolling + "  vary: {mitigation: [{name: none, edits: {workload.gracePeriod: 60s}}]}\n", `f.yaml:5: spec.vary.mitigation[0].name: is "none", which is a mitigation of the catalogue`, false},
+	{"faults called none", rolling + "  vary: {faults: [{name: none, faults: [{link-down: {}}]}]}\n", "f.yaml:5: spec.vary.faults[0].name: is none, which is the name of no faults: want another", false},
+	{"name with a path in it", rolling + "  vary: {faults: [{name: a/b, faults: [{link-down: {}}]}]}\n", `f.yaml:5: spec.vary.faults[0].name: is "a/b": want at most 63 letters, digits, . _ and -`, true},
+	{"name that is too long", rolling + "  vary: {mitigation: [{name: " + strings.Repeat("x", 64) + ", edits: {workload.gracePeriod: 60s}}]}\n", "f.yaml:5: spec.vary.mitigation[0].name: is \"xxx", true},
+	{"name that is a number", rolling + "  vary: {faults: [{name: 1, faults: [{link-down: {}}]}]}\n", "f.yaml:5: spec.vary.faults[0].name: is 1: want text (in quotes", true},
+	{"about of two lines", rolling + "  about: \"a\\nb\"\n", `f.yaml:5: spec.about: is "a\nb": want one line of at most 200 characters`, true},
+	{"about that is too long", rolling + "  about: " + strings.Repeat("x", 201) + "\n", "f.yaml:5: spec.about: is \"xxx", true},
+	{"duration that is too long", rolling + "  load: {baseline: 61m}\n", "f.yaml:5: spec.load.baseline: is 61m: want at most 1h", false},
+	{"range that is too long", rolling + "  loadBalancer: {lag: {deregister: 1s..2h}}\n", "f.yaml:5: spec.loadBalancer.lag.deregister: is 1s..2h: want at most 1h", false},
+	{"limit that is too long", "  scenario: {rolling-update: {limit: 7h}}\n", "f.yaml:4: spec.scenario.rolling-update.limit: is 7h: want at most 6h", false},
+	{"edit that is too long", rolling + "  vary: {mitigation: [{name: x, edits: {workload.gracePeriod: 2562047h}}]}\n", "f.yaml:5: spec.vary.mitigation[0].edits.workload.gracePeriod: is 2562047h: want at most 1h", false},
+	{"mitigation that is too long", rolling + "  vary: {mitigation: [{prestop-sleep: 2h}]}\n", `f.yaml:5: spec.vary.mitigation[0]: "prestop-sleep-2h": duration is 2h0m0s: want more than 0s, at most 1h`, false},
 	{"faults twice", rolling + "  faults: [{link-down: {}}]\n  vary: {faults: [none]}\n", "f.yaml:5: spec.faults: is there as well as spec.vary.faults", false},
 }
 
@@ -119,6 +133,14 @@ func TestWrongDocuments(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// The name of the file is the experiment's if it can be one.
+func TestWrongFileName(t *testing.T) {
+	_, err := form.Parse("my experiment.yaml", []byte(head+rolling), experiments.Words())
+	if want := `my experiment.yaml:1: metadata.name: is missing, and the file's name is "my experiment": want at most 63`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
