@@ -30,11 +30,18 @@ func clean(ctx context.Context, client kubernetes.Interface, runID string, log i
 		return err
 	}
 	errs := []error{untaintAll(ctx, client, ownedBy(runID))}
+	var going []string
 	for _, ns := range namespaces {
-		errs = append(errs, teardown(ctx, client, ns))
+		if err := teardownWithin(ctx, client, ns); err != nil {
+			errs = append(errs, err)
+			continue // it is there for as long as what could not be removed
+		}
+		going = append(going, ns)
 	}
 	// All at once: each takes some seconds, in which nothing is to be done.
-	for _, ns := range namespaces {
+	ctx, cancel := withinGoneLimit(ctx)
+	defer cancel()
+	for _, ns := range going {
 		err := waitGone(ctx, client, ns)
 		if err == nil {
 			fmt.Fprintf(log, "removed namespace %s\n", ns)
@@ -42,6 +49,14 @@ func clean(ctx context.Context, client kubernetes.Interface, runID string, log i
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// teardownWithin bounds teardown: a pod or an Ingress with a finalizer that nobody
+// serves stays for ever.
+func teardownWithin(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	ctx, cancel := withinGoneLimit(ctx)
+	defer cancel()
+	return teardown(ctx, client, namespace)
 }
 
 // Leftovers are the namespaces that Clean would remove, of all runs: those of
