@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -8,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"lameduck/clusters"
 	"lameduck/harness"
@@ -280,8 +285,8 @@ func TestDescribe(t *testing.T) {
 // All of it is deployed, its pods are found by no label of their own, and the
 // load goes where the setup says.
 func TestDeployOwn(t *testing.T) {
-	c, trial := newFakeCluster(), ownTrial(t)
-	d, err := c.world().Deploy(testContext(t), trial, harness.NewClock(), &memory{})
+	c, trial, rec := newFakeCluster(), ownTrial(t), &memory{}
+	d, err := c.world().Deploy(testContext(t), trial, harness.NewClock(), rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,6 +316,25 @@ func TestDeployOwn(t *testing.T) {
 	}
 	if diffs := harness.CheckLive(trial.Setup, live); diffs != nil || len(live.Pods) != 3 {
 		t.Errorf("%d pods observed, which differ: %v", len(live.Pods), diffs)
+	}
+	// By this Event it is known that a hook of the manifests has failed.
+	pod := live.Pods[0].Name
+	failed := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "failed", Namespace: testNamespace, UID: "e"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: pod}, Reason: "FailedPreStopHook",
+	}
+	if _, err := c.CoreV1().Events(testNamespace).Create(t.Context(), failed, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	recorded := func(context.Context) (bool, error) {
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		return slices.ContainsFunc(rec.events, func(e harness.Event) bool {
+			return e.Kind == harness.EventKubernetes && e.Object == "Pod/"+pod && e.Detail["reason"] == "FailedPreStopHook"
+		}), nil
+	}
+	if err := wait.PollUntilContextCancel(testContext(t), time.Millisecond, true, recorded); err != nil {
+		t.Errorf("the Event about the hook of pod %s is not recorded: %v", pod, err)
 	}
 	if err := d.(harness.HPABounds).SetHPABounds(t.Context(), 1, 1); err != nil {
 		t.Error(err)
