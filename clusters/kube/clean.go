@@ -25,7 +25,7 @@ func Clean(ctx context.Context, cfg *rest.Config, runID string, log io.Writer) e
 }
 
 func clean(ctx context.Context, client kubernetes.Interface, runID string, log io.Writer) error {
-	namespaces, err := leftovers(ctx, client, runID)
+	namespaces, err := ownNamespaces(ctx, client, runID)
 	if err != nil {
 		return err
 	}
@@ -59,17 +59,35 @@ func teardownWithin(ctx context.Context, client kubernetes.Interface, namespace 
 	return teardown(ctx, client, namespace)
 }
 
-// Leftovers are the namespaces that Clean would remove, of all runs: those of
-// killed ones, and of any that is going on.
+// Leftovers are the namespaces and the drained nodes that Clean would set right,
+// of all runs: those of killed ones, and of any that is going on.
 func Leftovers(ctx context.Context, cfg *rest.Config) ([]string, error) {
 	client, err := newClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return leftovers(ctx, client, "")
+	return leftovers(ctx, client)
 }
 
-func leftovers(ctx context.Context, client kubernetes.Interface, runID string) ([]string, error) {
+func leftovers(ctx context.Context, client kubernetes.Interface) (all []string, err error) {
+	namespaces, err := ownNamespaces(ctx, client, "")
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := tainted(ctx, client, ownedBy(""))
+	if err != nil {
+		return nil, err
+	}
+	for _, ns := range namespaces {
+		all = append(all, "namespace "+ns)
+	}
+	for _, n := range nodes {
+		all = append(all, "node "+n+" (drained)")
+	}
+	return all, nil
+}
+
+func ownNamespaces(ctx context.Context, client kubernetes.Interface, runID string) ([]string, error) {
 	selector := managedByLabel + "=" + managedBy + "," + ownedBy(runID)
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

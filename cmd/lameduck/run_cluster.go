@@ -169,7 +169,7 @@ func (f runFlags) prepareUsed(ctx context.Context, p clusters.Provider, c cluste
 		return err
 	}
 	if len(left) > 0 {
-		return usageError(fmt.Errorf("cluster %s has namespaces of another run: %s: if it is still going on, wait for its end; if it was interrupted, remove them with --clean-cluster",
+		return usageError(fmt.Errorf("cluster %s has what another run made: %s: if it is still going on, wait for its end; if it was interrupted, undo it with --clean-cluster",
 			c.Name(), strings.Join(left, ", ")))
 	}
 	return nil
