@@ -31,6 +31,16 @@ type Breaker interface {
 	MendAll(ctx context.Context) error
 }
 
+// Intact is a cluster that can say whether it is as it was made.
+type Intact interface {
+	// Altered lists what is different, one sentence each: stopped nodes, links
+	// that are down, packets that are dropped on purpose, settings of kube-proxy.
+	// What holds a process paused ends with who asked for it, and is no part of
+	// it. With an error the list is what was found all the same. MendAll of a
+	// Breaker undoes all of it.
+	Altered(ctx context.Context) ([]string, error)
+}
+
 // BreakageKind is what can be broken.
 type BreakageKind string
 

@@ -37,6 +37,7 @@ var (
 	_ clusters.Reservable      = (*Cluster)(nil)
 	_ clusters.Machines        = (*Cluster)(nil)
 	_ clusters.Breaker         = (*Cluster)(nil)
+	_ clusters.Intact          = (*Cluster)(nil)
 	_ clusters.Conntrack       = (*Cluster)(nil)
 	_ clusters.KubeProxies     = (*Cluster)(nil)
 )

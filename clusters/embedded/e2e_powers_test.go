@@ -369,10 +369,16 @@ func (c powers) testMendAll(t *testing.T) {
 	if err := c.StopNode(t.Context(), "n2"); err != nil {
 		t.Fatal(err)
 	}
+	if got, err := c.Altered(t.Context()); err != nil || len(got) != 5 || got[4] != "node n2 is stopped" {
+		t.Errorf("altered: %q, error %v; want n1's link (twice), dropped FINs and kube-proxy, and n2", got, err)
+	}
 	for range 2 {
 		if err := c.MendAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if got, err := c.Altered(t.Context()); err != nil || got != nil {
+		t.Errorf("altered after mending: %q, error %v", got, err)
 	}
 	if got, err := c.KubeProxy(t.Context()); err != nil || got != kubeProxyDefaults {
 		t.Errorf("kube-proxy runs with %+v, error %v", got, err)

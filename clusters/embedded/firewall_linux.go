@@ -1,10 +1,12 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"lameduck/clusters/embedded/network"
@@ -67,13 +69,38 @@ func passLink(host string) string {
 func (l layout) nft(ctx context.Context, host, script string) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(script)
-	var out []byte
-	err := network.Inside(l.netnsPath(host), func() (err error) {
-		out, err = cmd.CombinedOutput()
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("nft on %s: %w: %s", host, err, strings.TrimSpace(string(out)))
+	_, err := l.output(cmd, host)
+	return err
+}
+
+// output runs a command in a host's network namespace.
+func (l layout) output(cmd *exec.Cmd, host string) (string, error) {
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := network.Inside(l.netnsPath(host), cmd.Run); err != nil {
+		return "", fmt.Errorf("%s on %s: %w: %s", strings.Join(cmd.Args, " "), host, err, bytes.TrimSpace(complaint.Bytes()))
 	}
-	return nil
+	return out.String(), nil
+}
+
+// hasTable says whether nft list tables has a table.
+func hasTable(tables, name string) bool {
+	return slices.Contains(strings.Split(tables, "\n"), "table "+name)
+}
+
+// dropsFIN says whether the rule of finTable has an address to drop from: mended
+// by passFIN the table stays, and matches nothing.
+func (l layout) dropsFIN(ctx context.Context, host string) (bool, error) {
+	tables, err := l.output(exec.CommandContext(ctx, "nft", "list", "tables"), host)
+	if err != nil || !hasTable(tables, "ip lameduck") {
+		return false, err
+	}
+	set, err := l.output(exec.CommandContext(ctx, "nft", "list", "set", "ip", "lameduck", "pods"), host)
+	return strings.Contains(set, "elements"), err
+}
+
+// losesPackets says whether the table of loseLink is there.
+func (l layout) losesPackets(ctx context.Context, host string) (bool, error) {
+	tables, err := l.output(exec.CommandContext(ctx, "nft", "list", "tables"), hostVPC)
+	return hasTable(tables, "bridge lameduck-"+host), err
 }

@@ -175,16 +175,11 @@ var proxyRules = map[string]*regexp.Regexp{
 // rulesOnlyOf is nil if a node has rules of one mode and of no other.
 func (c *Cluster) rulesOnlyOf(ctx context.Context, node, mode string) error {
 	for other, command := range map[string][]string{"iptables": {"iptables-save"}, "nftables": {"nft", "list", "tables"}} {
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		var out []byte
-		err := network.Inside(c.layout.netnsPath(node), func() (err error) {
-			out, err = cmd.Output()
-			return err
-		})
+		out, err := c.layout.output(exec.CommandContext(ctx, command[0], command[1:]...), node)
 		if err != nil {
-			return fmt.Errorf("%s on %s: %w", strings.Join(command, " "), node, err)
+			return err
 		}
-		if has := proxyRules[other].Match(out); has != (other == mode) {
+		if has := proxyRules[other].MatchString(out); has != (other == mode) {
 			return fmt.Errorf("mode is %s, and rules of %s: %t", mode, other, has)
 		}
 	}

@@ -25,16 +25,23 @@ func Clean(ctx context.Context, cfg *rest.Config, runID string, log io.Writer) e
 }
 
 func clean(ctx context.Context, client kubernetes.Interface, runID string, log io.Writer) error {
-	namespaces, err := leftovers(ctx, client, runID)
+	namespaces, err := ownNamespaces(ctx, client, runID)
 	if err != nil {
 		return err
 	}
 	errs := []error{untaintAll(ctx, client, ownedBy(runID))}
+	var going []string
 	for _, ns := range namespaces {
-		errs = append(errs, teardown(ctx, client, ns))
+		if err := teardownWithin(ctx, client, ns); err != nil {
+			errs = append(errs, err)
+			continue // it is there for as long as what could not be removed
+		}
+		going = append(going, ns)
 	}
 	// All at once: each takes some seconds, in which nothing is to be done.
-	for _, ns := range namespaces {
+	ctx, cancel := withinGoneLimit(ctx)
+	defer cancel()
+	for _, ns := range going {
 		err := waitGone(ctx, client, ns)
 		if err == nil {
 			fmt.Fprintf(log, "removed namespace %s\n", ns)
@@ -44,17 +51,43 @@ func clean(ctx context.Context, client kubernetes.Interface, runID string, log i
 	return errors.Join(errs...)
 }
 
-// Leftovers are the namespaces that Clean would remove, of all runs: those of
-// killed ones, and of any that is going on.
+// teardownWithin bounds teardown: a pod or an Ingress with a finalizer that nobody
+// serves stays for ever.
+func teardownWithin(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	ctx, cancel := withinGoneLimit(ctx)
+	defer cancel()
+	return teardown(ctx, client, namespace)
+}
+
+// Leftovers are the namespaces and the drained nodes that Clean would set right,
+// of all runs: those of killed ones, and of any that is going on.
 func Leftovers(ctx context.Context, cfg *rest.Config) ([]string, error) {
 	client, err := newClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return leftovers(ctx, client, "")
+	return leftovers(ctx, client)
 }
 
-func leftovers(ctx context.Context, client kubernetes.Interface, runID string) ([]string, error) {
+func leftovers(ctx context.Context, client kubernetes.Interface) (all []string, err error) {
+	namespaces, err := ownNamespaces(ctx, client, "")
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := tainted(ctx, client, ownedBy(""))
+	if err != nil {
+		return nil, err
+	}
+	for _, ns := range namespaces {
+		all = append(all, "namespace "+ns)
+	}
+	for _, n := range nodes {
+		all = append(all, "node "+n+" (drained)")
+	}
+	return all, nil
+}
+
+func ownNamespaces(ctx context.Context, client kubernetes.Interface, runID string) ([]string, error) {
 	selector := managedByLabel + "=" + managedBy + "," + ownedBy(runID)
 	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

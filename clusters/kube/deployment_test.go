@@ -10,14 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	fakediscovery "k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"lameduck/harness"
 )
@@ -278,6 +282,44 @@ func TestClean(t *testing.T) {
 	}
 	if err := clean(testContext(t), c, "", &log); err != nil {
 		t.Errorf("cleaning a clean cluster: %v", err)
+	}
+}
+
+// A finalizer that nobody serves must not hold a run up for ever.
+func TestWaitGoneIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "lameduck-a-0001", Finalizers: []string{"example.com/hold"}},
+			Status: corev1.NamespaceStatus{Conditions: []corev1.NamespaceCondition{{
+				Type: corev1.NamespaceContentRemaining, Status: corev1.ConditionTrue, Reason: "SomeResourcesRemain", Message: "pods. has 1 resource instances",
+			}}},
+		})
+		w := &World{client: client, left: []string{"lameduck-a-0001"}}
+		start := time.Now()
+		checkError(t, w.Close(t.Context()), "namespace lameduck-a-0001", "still there after 2m0s", "finalizers example.com/hold", "pods. has 1 resource instances")
+		if took := time.Since(start); took != goneLimit {
+			t.Errorf("gave up after %s, want %s", took, goneLimit)
+		}
+	})
+}
+
+func TestCleanNamesWhatStays(t *testing.T) {
+	c := newFakeCluster()
+	labels := map[string]string{managedByLabel: managedBy, runLabel: "a"}
+	for _, name := range []string{"lameduck-a-0001", "lameduck-a-0002"} {
+		if _, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.PrependReactor("delete-collection", "ingresses", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetNamespace() == "lameduck-a-0001" {
+			return true, nil, errNotNow
+		}
+		return false, nil, nil
+	})
+	checkError(t, clean(testContext(t), c, "", io.Discard), "remove namespace lameduck-a-0001: not now")
+	if got := c.namespaces(t); !slices.Equal(got, []string{"lameduck-a-0001"}) {
+		t.Errorf("left: %v, want only the one that cannot be removed", got)
 	}
 }
 

@@ -135,15 +135,24 @@ func editNode(ctx context.Context, client kubernetes.Interface, node string, edi
 
 // untaintAll makes the nodes that a killed run was draining usable again.
 func untaintAll(ctx context.Context, client kubernetes.Interface, selector string) error {
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return fmt.Errorf("list nodes that earlier runs drained: %w", err)
-	}
-	var errs []error
-	for _, n := range nodes.Items {
-		errs = append(errs, untaint(ctx, client, n.Name))
+	nodes, err := tainted(ctx, client, selector)
+	errs := []error{err}
+	for _, n := range nodes {
+		errs = append(errs, untaint(ctx, client, n))
 	}
 	return errors.Join(errs...)
+}
+
+// tainted are the nodes that runs are draining, or were when they were killed.
+func tainted(ctx context.Context, client kubernetes.Interface, selector string) (names []string, err error) {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes that earlier runs drained: %w", err)
+	}
+	for _, n := range nodes.Items {
+		names = append(names, n.Name)
+	}
+	return names, nil
 }
 
 // evict asks until no PodDisruptionBudget forbids it.

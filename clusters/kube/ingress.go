@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,6 +23,17 @@ const (
 	targetsIntervalAnnotation = "alb.lameduck.dev/targets-api-interval"
 	weightLagAnnotation       = "alb.lameduck.dev/weight-lag"
 	registrationLagAnnotation = "alb.lameduck.dev/registration-lag"
+)
+
+// The health checks, in seconds: as often as ELBv2 allows (CreateTargetGroup:
+// HealthCheckIntervalSeconds 5..300), so that a target whose first check fails
+// costs a trial one interval. With the controller's default of 2 for
+// unhealthy-threshold-count, a target that has become silent is unhealthy at most
+// 2 intervals and one timeout later, 12 s; package harness (unhealthyAfter) waits
+// for that long.
+const (
+	healthCheckInterval = 5
+	healthCheckTimeout  = 2
 )
 
 // service is one for our own pods, reached from within the cluster.
@@ -99,12 +111,10 @@ func (m maker) ingress(names Names, listenPort int) *networkingv1.Ingress {
 		"alb.ingress.kubernetes.io/listen-ports":             fmt.Sprintf(`[{%q:%d}]`, m.listenProtocol(), listenPort),
 		"alb.ingress.kubernetes.io/load-balancer-attributes": fmt.Sprintf("idle_timeout.timeout_seconds=%d", wholeSeconds(lb.IdleTimeout)),
 		"alb.ingress.kubernetes.io/target-group-attributes":  fmt.Sprintf("deregistration_delay.timeout_seconds=%d", wholeSeconds(lb.DeregistrationDelay)),
-		// The application is checked where it says whether it is ready, and as often
-		// as ELBv2 allows (CreateTargetGroup: HealthCheckIntervalSeconds 5..300): a
-		// target whose first check fails costs a trial one interval.
+		// The application is checked where it says whether it is ready.
 		healthPathAnnotation: m.readyPath(),
-		"alb.ingress.kubernetes.io/healthcheck-interval-seconds": "5",
-		"alb.ingress.kubernetes.io/healthcheck-timeout-seconds":  "2",
+		"alb.ingress.kubernetes.io/healthcheck-interval-seconds": strconv.Itoa(healthCheckInterval),
+		"alb.ingress.kubernetes.io/healthcheck-timeout-seconds":  strconv.Itoa(healthCheckTimeout),
 		lagAnnotation:             lb.DeregistrationLag.String(),
 		registrationLagAnnotation: lb.RegistrationLag.String(),
 	}

@@ -94,6 +94,11 @@ func Manifests(t harness.Trial, image string, listenPort int) (Objects, error) {
 	if err != nil {
 		return Objects{}, err
 	}
+	for _, d := range workload.Deployments {
+		if err := checkSleep(d); err != nil {
+			return Objects{}, err
+		}
+	}
 	workload.Namespace = m.namespace()
 	workload.Services = append(workload.Services, m.controlService())
 	workload.Deployments = append(workload.Deployments, m.control())

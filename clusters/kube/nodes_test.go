@@ -189,8 +189,14 @@ func TestCleanUntaints(t *testing.T) {
 	if err := editNode(t.Context(), c, "n3", func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, foreign) }); err != nil {
 		t.Fatal(err)
 	}
+	if got, err := leftovers(t.Context(), c); err != nil || !slices.Contains(got, "node n2 (drained)") || slices.Contains(got, "node n3 (drained)") {
+		t.Errorf("left over: %q, error %v; want n2 and not n3", got, err)
+	}
 	if err := clean(testContext(t), c, "", io.Discard); err != nil {
 		t.Error(err)
+	}
+	if got, err := leftovers(t.Context(), c); err != nil || got != nil {
+		t.Errorf("left over after cleaning: %q, error %v", got, err)
 	}
 	if n := c.node(t, "n2"); len(n.Spec.Taints) > 0 {
 		t.Errorf("taints %v are left", n.Spec.Taints)

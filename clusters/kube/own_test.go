@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -8,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"lameduck/clusters"
 	"lameduck/harness"
@@ -78,6 +83,20 @@ kind: Service
 metadata: {name: NAME}
 spec: {selector: {app: shop}, ports: [{port: 80}, {port: 81}]}
 `
+	const hpa = `
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: NAME}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: shop}, maxReplicas: 9}
+`
+	const budget = `
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: NAME}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: shop}}}
+`
 	named := func(text, name string) string { return strings.ReplaceAll(text, "NAME", name) }
 	shop := named(service, "shop") + named(deployment, "shop")
 	for name, c := range map[string]struct {
@@ -100,12 +119,61 @@ spec: {selector: {app: shop}, ports: [{port: 80}, {port: 81}]}
 		"misspelled":     {harness.App{Manifests: strings.ReplaceAll(shop, "selector: {matchLabels", "selektor: {matchLabels"), Port: 80}, `workload.app.manifests: Deployment shop: strict decoding error: unknown field "spec.selektor"`},
 		"old version": {harness.App{Manifests: shop + "---\n{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: h}}", Port: 80},
 			"HorizontalPodAutoscaler h has apiVersion autoscaling/v1: want autoscaling/v2"},
+		"external": {harness.App{Manifests: strings.Replace(shop, "{selector: {app: shop}, ", "{type: ExternalName, externalName: shop.example, ", 1), Port: 80},
+			"workload.app.service: Service shop is of type ExternalName"},
+		"UDP": {harness.App{Manifests: strings.Replace(shop, "{port: 80}", "{port: 80, protocol: UDP}", 1), Port: 80},
+			"workload.app.port: port 80 of Service shop is UDP: want TCP"},
+		"targetPort": {harness.App{Manifests: strings.NewReplacer("{port: 80}", "{port: 80, targetPort: web}", "image: i", "image: i, ports: [{name: http, containerPort: 80}]").Replace(shop), Port: 80},
+			"workload.app.port: port 80 of Service shop has targetPort web: want the name of a TCP port of a container of Deployment shop, which has: http"},
+		"two autoscalers": {harness.App{Manifests: shop + named(hpa, "a") + named(hpa, "b"), Port: 80},
+			"HorizontalPodAutoscalers a and b both scale Deployment shop: want one"},
+		"two budgets": {harness.App{Manifests: shop + named(budget, "a") + named(budget, "b"), Port: 80},
+			"PodDisruptionBudgets a and b both select the pods of Deployment shop: want one"},
+		"generated name": {harness.App{Manifests: strings.Replace(named(deployment, "shop"), "{name: shop}", "{generateName: shop-}", 1), Port: 80},
+			`Deployment has metadata.generateName "shop-": want metadata.name`},
 		"no selector": {harness.App{Manifests: strings.Replace(shop, "selector: {app: shop}, ", "", 1), Port: 80}, "Service shop has no selector"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadManifests(c.app)
 			checkError(t, err, c.want)
 		})
+	}
+}
+
+// Nothing happens to pods that are not the Deployment's: none of them may be
+// behind the Service.
+func TestReadManifestsRefusesOtherPods(t *testing.T) {
+	const pod = "metadata: {labels: {app: shop, tier: web}}"
+	for kind, spec := range map[string]string{
+		"DaemonSet": "spec: {template: {" + pod + "}}", "StatefulSet": "spec: {template: {" + pod + "}}",
+		"ReplicaSet": "spec: {template: {" + pod + "}}", "Job": "spec: {template: {" + pod + "}}",
+		"CronJob": "spec: {jobTemplate: {spec: {template: {" + pod + "}}}}", "Pod": "",
+	} {
+		trial := ownTrial(t)
+		app := *trial.Setup.Workload.App
+		object := "\n---\n{apiVersion: x/v1, kind: " + kind + ", metadata: {name: other, labels: {app: LABEL}}, " + spec + "}\n"
+		if kind != "Pod" { // the labels of its maker do not count
+			object = strings.Replace(object, "LABEL", "none", 1)
+		}
+		object = strings.Replace(object, "LABEL", "shop", 1)
+		own := app.Manifests
+		app.Manifests = own + object
+		if _, err := ReadManifests(app); err != nil {
+			t.Errorf("%s with other labels: %v", kind, err)
+		}
+		app.Manifests = strings.ReplaceAll(own, "{app.kubernetes.io/name: shop, app.kubernetes.io/managed-by: Helm}", "{app: shop}") + object
+		app.Manifests = strings.ReplaceAll(app.Manifests, "matchLabels: {app.kubernetes.io/name: shop}", "matchLabels: {app: shop}")
+		_, err := ReadManifests(app)
+		checkError(t, err, "workload.app.service: Service shop selects pods of "+kind+" other too: want those of Deployment shop-v1 only")
+	}
+}
+
+// The port by TCP counts where another protocol has the same number.
+func TestReadManifestsPortOfTwoProtocols(t *testing.T) {
+	app := *ownTrial(t).Setup.Workload.App
+	app.Manifests = strings.Replace(app.Manifests, "    - {name: admin,", "    - {name: quic, port: 8000, protocol: UDP}\n    - {name: admin,", 1)
+	if got, err := ReadManifests(app); err != nil || got.Port != 8000 {
+		t.Errorf("read %+v, error %v", got, err)
 	}
 }
 
@@ -157,6 +225,18 @@ func TestOwnRefuses(t *testing.T) {
 		"CPU":         {func(s *harness.Setup) { s.Scenario.Drive = harness.DriveCPU }, "scenario.drive is cpu: want bounds or metric"},
 		"streams":     {func(s *harness.Setup) { s.Load.Streams = 1 }, "load.streams is 1: want 0"},
 		"CPU request": {func(s *harness.Setup) { s.Workload.CPURequest = "much" }, "workload.cpuRequest is \"much\""},
+		"longer than its grace period": {func(s *harness.Setup) {
+			s.Workload.PreStopSleep, s.Workload.PreStopBy = harness.Dur(46*time.Second), harness.PreStopSleep
+		}, "Deployment shop-v1: the preStop hook of container web is a sleep action of 46s, the grace period is 45s: the API server refuses it"},
+		"grace period below its hook": {func(s *harness.Setup) {
+			s.Workload.App.Manifests = strings.Replace(s.Workload.App.Manifests, "exec: {command: [nginx, -s, quit]}", "sleep: {seconds: 20}", 1)
+			s.Workload.GracePeriod = harness.Dur(10 * time.Second)
+		}, "is a sleep action of 20s, the grace period is 10s"},
+		"longer than the default": {func(s *harness.Setup) {
+			s.Workload.App = &harness.App{Image: "shop:1", Port: 80, Path: "/", Ready: "/"}
+			s.Workload.CPURequest, s.Workload.GracePeriod = "70m", harness.Duration{}
+			s.Workload.PreStopSleep, s.Workload.PreStopBy = harness.Dur(31*time.Second), harness.PreStopSleep
+		}, "a sleep action of 31s, the grace period is 30s"},
 		"half a second": {func(s *harness.Setup) { s.Workload.PreStopSleep = harness.Dur(1500 * time.Millisecond) },
 			"workload.preStopSleep is 1.5s: want whole seconds"},
 	} {
@@ -205,8 +285,8 @@ func TestDescribe(t *testing.T) {
 // All of it is deployed, its pods are found by no label of their own, and the
 // load goes where the setup says.
 func TestDeployOwn(t *testing.T) {
-	c, trial := newFakeCluster(), ownTrial(t)
-	d, err := c.world().Deploy(testContext(t), trial, harness.NewClock(), &memory{})
+	c, trial, rec := newFakeCluster(), ownTrial(t), &memory{}
+	d, err := c.world().Deploy(testContext(t), trial, harness.NewClock(), rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,6 +316,25 @@ func TestDeployOwn(t *testing.T) {
 	}
 	if diffs := harness.CheckLive(trial.Setup, live); diffs != nil || len(live.Pods) != 3 {
 		t.Errorf("%d pods observed, which differ: %v", len(live.Pods), diffs)
+	}
+	// By this Event it is known that a hook of the manifests has failed.
+	pod := live.Pods[0].Name
+	failed := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "failed", Namespace: testNamespace, UID: "e"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: pod}, Reason: "FailedPreStopHook",
+	}
+	if _, err := c.CoreV1().Events(testNamespace).Create(t.Context(), failed, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	recorded := func(context.Context) (bool, error) {
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		return slices.ContainsFunc(rec.events, func(e harness.Event) bool {
+			return e.Kind == harness.EventKubernetes && e.Object == "Pod/"+pod && e.Detail["reason"] == "FailedPreStopHook"
+		}), nil
+	}
+	if err := wait.PollUntilContextCancel(testContext(t), time.Millisecond, true, recorded); err != nil {
+		t.Errorf("the Event about the hook of pod %s is not recorded: %v", pod, err)
 	}
 	if err := d.(harness.HPABounds).SetHPABounds(t.Context(), 1, 1); err != nil {
 		t.Error(err)

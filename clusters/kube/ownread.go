@@ -112,8 +112,10 @@ func readOwn(app harness.App) (*own, error) {
 	if rest, err = o.takeDeployment(rest); err != nil {
 		return nil, err
 	}
-	o.others, err = o.takeScaling(rest)
-	return o, err
+	if o.others, err = o.takeScaling(rest); err != nil {
+		return nil, err
+	}
+	return o, errors.Join(o.checkPort(), o.checkOthers())
 }
 
 // takeService finds the Service that the load balancer sends to.
@@ -134,16 +136,23 @@ func (o *own) takeService(objects []*unstructured.Unstructured, app harness.App)
 		return nil, fmt.Errorf("workload.app.service: want the name of the Service to send to; workload.app.manifests has: %s", names)
 	case o.service == nil:
 		return nil, fmt.Errorf("workload.app.service is %s: want a Service of workload.app.manifests, which has: %s", app.Service, names)
+	case o.service.Spec.Type == corev1.ServiceTypeExternalName:
+		return nil, fmt.Errorf("workload.app.service: Service %s is of type ExternalName: want one that selects the pods of a Deployment", o.service.Name)
 	case len(o.service.Spec.Selector) == 0:
 		return nil, fmt.Errorf("workload.app.service: Service %s has no selector: want one that selects the pods of a Deployment", o.service.Name)
 	}
 	for _, p := range o.service.Spec.Ports {
-		if int(p.Port) == app.Port || app.Port == 0 && len(o.service.Spec.Ports) == 1 {
+		// A port may be there once for each protocol.
+		wanted := int(p.Port) == app.Port || app.Port == 0 && len(o.service.Spec.Ports) == 1
+		if wanted && (o.port.Port == 0 || isTCP(p.Protocol)) {
 			o.port = p
 		}
 	}
 	if o.port.Port == 0 {
 		return nil, fmt.Errorf("workload.app.port is %d: want a port of Service %s, which has: %s", app.Port, o.service.Name, cmp.Or(portsOf(o.service), "none"))
+	}
+	if !isTCP(o.port.Protocol) {
+		return nil, fmt.Errorf("workload.app.port: port %d of Service %s is %s: want TCP, which a load balancer for HTTP sends by", o.port.Port, o.service.Name, o.port.Protocol)
 	}
 	return without(objects, "Service", o.service.Name), nil
 }
@@ -186,6 +195,9 @@ func (o *own) takeScaling(objects []*unstructured.Unstructured) ([]*unstructured
 	}
 	for _, h := range hpas {
 		if ref := h.Spec.ScaleTargetRef; ref.Kind == "Deployment" && ref.Name == o.deployment.Name {
+			if o.hpa != nil {
+				return nil, fmt.Errorf("workload.app.manifests: HorizontalPodAutoscalers %s and %s both scale Deployment %s: want one", o.hpa.Name, h.Name, ref.Name)
+			}
 			o.hpa = h
 		}
 	}
@@ -199,6 +211,10 @@ func (o *own) takeScaling(objects []*unstructured.Unstructured) ([]*unstructured
 			return nil, fmt.Errorf("workload.app.manifests: PodDisruptionBudget %s: %w", b.Name, err)
 		}
 		if selector.Matches(labels.Set(o.deployment.Spec.Template.Labels)) {
+			if o.budget != nil {
+				return nil, fmt.Errorf("workload.app.manifests: PodDisruptionBudgets %s and %s both select the pods of Deployment %s: want one, the eviction of a pod with two fails",
+					o.budget.Name, b.Name, o.deployment.Name)
+			}
 			o.budget = b
 		}
 	}
@@ -260,6 +276,9 @@ func readDocuments(text string) ([]*unstructured.Unstructured, error) {
 			}
 		}
 		for _, u := range items {
+			if u.GetName() == "" && u.GetGenerateName() != "" {
+				return nil, fmt.Errorf("document %d: %s has metadata.generateName %q: want metadata.name, by which lameduck finds it", n, u.GetKind(), u.GetGenerateName())
+			}
 			if _, err := schema.ParseGroupVersion(u.GetAPIVersion()); err != nil || u.GetAPIVersion() == "" || u.GetKind() == "" || u.GetName() == "" {
 				return nil, fmt.Errorf("document %d: has apiVersion %q, kind %q and metadata.name %q: want all three", n, u.GetAPIVersion(), u.GetKind(), u.GetName())
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -214,6 +215,8 @@ func (w *World) Close(ctx context.Context) error {
 	left := w.left
 	w.left = nil
 	w.mu.Unlock()
+	ctx, cancel := withinGoneLimit(ctx)
+	defer cancel()
 	var errs []error
 	for _, namespace := range left {
 		errs = append(errs, waitGone(ctx, w.client, namespace))
@@ -221,8 +224,17 @@ func (w *World) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// goneLimit bounds the wait for namespaces, which takes seconds once their pods
+// are gone. One with a finalizer that nobody serves stays for ever.
+const goneLimit = 2 * time.Minute
+
+// withinGoneLimit is one limit for all namespaces that go at the same time.
+func withinGoneLimit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, goneLimit, fmt.Errorf("still there after %s", goneLimit))
+}
+
 // waitGone waits until a namespace is gone; its error says what the namespace
-// controller complains about.
+// controller complains about, and whose finalizers are left.
 func waitGone(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	var last *corev1.Namespace
 	err := wait.PollUntilContextCancel(ctx, namespacePoll, true, func(ctx context.Context) (bool, error) {
@@ -235,8 +247,14 @@ func waitGone(ctx context.Context, client kubernetes.Interface, namespace string
 	if err == nil {
 		return nil
 	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	err = fmt.Errorf("wait until namespace %s is gone: %w", namespace, err)
 	if last != nil {
+		if len(last.Finalizers) > 0 {
+			err = fmt.Errorf("%w; it has finalizers %s", err, strings.Join(last.Finalizers, ", "))
+		}
 		for _, c := range last.Status.Conditions {
 			if c.Status == corev1.ConditionTrue {
 				err = fmt.Errorf("%w; %s", err, said(string(c.Type), c.Reason, c.Message))

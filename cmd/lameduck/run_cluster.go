@@ -154,15 +154,8 @@ func (f runFlags) prepareUsed(ctx context.Context, p clusters.Provider, c cluste
 			return fmt.Errorf("mend cluster: %w", err)
 		}
 	}
-	status, err := p.Status(ctx, c.Name())
-	if err != nil {
+	if err := checkIntact(ctx, p, c); err != nil {
 		return err
-	}
-	for _, part := range status.Parts {
-		if !part.Running {
-			return usageError(fmt.Errorf("cluster %s is not whole: %s on %s has stopped (log: %s); make it anew: lameduck cluster down --name %[1]s, then up",
-				c.Name(), part.Name, part.Host, part.Log))
-		}
 	}
 	rest, err := c.REST()
 	if err != nil {
@@ -176,8 +169,32 @@ func (f runFlags) prepareUsed(ctx context.Context, p clusters.Provider, c cluste
 		return err
 	}
 	if len(left) > 0 {
-		return usageError(fmt.Errorf("cluster %s has namespaces of another run: %s: if it is still going on, wait for its end; if it was interrupted, remove them with --clean-cluster",
+		return usageError(fmt.Errorf("cluster %s has what another run made: %s: if it is still going on, wait for its end; if it was interrupted, undo it with --clean-cluster",
 			c.Name(), strings.Join(left, ", ")))
 	}
 	return nil
+}
+
+// checkIntact refuses a cluster that is not as it was made: what a killed run has
+// left broken, or set differently, would be in every cell of ours.
+func checkIntact(ctx context.Context, p clusters.Provider, c clusters.Cluster) error {
+	var altered []string
+	var unseen error
+	if i, ok := c.(clusters.Intact); ok {
+		altered, unseen = i.Altered(ctx)
+	}
+	if len(altered) > 0 {
+		return usageError(fmt.Errorf("cluster %s is not as it was made: %s: undo it with --clean-cluster", c.Name(), strings.Join(altered, "; ")))
+	}
+	status, err := p.Status(ctx, c.Name())
+	if err != nil {
+		return err
+	}
+	for _, part := range status.Parts {
+		if !part.Running {
+			return usageError(fmt.Errorf("cluster %s is not whole: %s on %s has stopped (log: %s); make it anew: lameduck cluster down --name %[1]s, then up",
+				c.Name(), part.Name, part.Host, part.Log))
+		}
+	}
+	return unseen // for which a part that has stopped would be the reason
 }

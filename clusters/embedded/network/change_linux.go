@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -48,6 +49,20 @@ func SetLink(ctx context.Context, t Topology, host string, up bool) error {
 		return fmt.Errorf("set link of %s down: %w", host, err)
 	}
 	return nil
+}
+
+// LinkIsUp says whether SetLink has a host connected.
+func LinkIsUp(t Topology, host string) (bool, error) {
+	router, err := open(t.Router)
+	if err != nil {
+		return false, err
+	}
+	defer router.close()
+	link, err := router.nl.LinkByName(host)
+	if err != nil {
+		return false, fmt.Errorf("find link of %s: %w", host, err)
+	}
+	return link.Attrs().Flags&net.FlagUp != 0, nil
 }
 
 // Replace gives a host a new network namespace in the place of its old one, as
