@@ -227,7 +227,7 @@ func TestOwnRefuses(t *testing.T) {
 		"CPU request": {func(s *harness.Setup) { s.Workload.CPURequest = "much" }, "workload.cpuRequest is \"much\""},
 		"longer than its grace period": {func(s *harness.Setup) {
 			s.Workload.PreStopSleep, s.Workload.PreStopBy = harness.Dur(46*time.Second), harness.PreStopSleep
-		}, "Deployment shop-v1: the preStop hook of container web is a sleep action of 46s, the grace period is 45s: the API server refuses it"},
+		}, "preStop hook of container web in Deployment shop-v1: is a sleep action of 46s, the grace period is 45s: the API server refuses it"},
 		"grace period below its hook": {func(s *harness.Setup) {
 			s.Workload.App.Manifests = strings.Replace(s.Workload.App.Manifests, "exec: {command: [nginx, -s, quit]}", "sleep: {seconds: 20}", 1)
 			s.Workload.GracePeriod = harness.Dur(10 * time.Second)

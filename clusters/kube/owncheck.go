@@ -86,9 +86,9 @@ func checkSleep(d *appsv1.Deployment) error {
 			continue
 		}
 		if sleep := c.Lifecycle.PreStop.Sleep.Seconds; sleep > grace {
-			errs = append(errs, fmt.Errorf("Deployment %s: the preStop hook of container %s is a sleep action of %s, the grace period is %s: "+
+			errs = append(errs, fmt.Errorf("preStop hook of container %s in Deployment %s: is a sleep action of %s, the grace period is %s: "+
 				"the API server refuses it; want workload.gracePeriod of at least %[3]s, or a shorter workload.preStopSleep",
-				d.Name, c.Name, time.Duration(sleep)*time.Second, time.Duration(grace)*time.Second))
+				c.Name, d.Name, time.Duration(sleep)*time.Second, time.Duration(grace)*time.Second))
 		}
 	}
 	return errors.Join(errs...)

@@ -92,6 +92,7 @@ func (w localOnly) kustomization(k types.Kustomization, dir string, plugins bool
 		entries []string
 		plugins bool
 	}{
+		//lint:ignore SA1019 kustomize still reads them
 		{"resources", slices.Concat(k.Resources, k.Bases), plugins},
 		{"components", k.Components, plugins},
 		{"generators", k.Generators, true}, {"transformers", k.Transformers, true}, {"validators", k.Validators, true},
@@ -120,11 +121,13 @@ func filesOf(k types.Kustomization) map[string][]string {
 		files[field] = append(files[field], slices.DeleteFunc(paths, func(p string) bool { return p == "" })...)
 	}
 	add("openapi", k.OpenAPI["path"])
+	//lint:ignore SA1019 kustomize still reads them
 	for _, p := range k.PatchesStrategicMerge {
 		if !inline(string(p)) {
 			add("patchesStrategicMerge", string(p))
 		}
 	}
+	//lint:ignore SA1019 kustomize still reads them
 	for _, p := range slices.Concat(k.Patches, k.PatchesJson6902) {
 		add("patches", p.Path)
 	}

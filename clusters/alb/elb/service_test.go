@@ -222,11 +222,11 @@ func TestCallInterval(t *testing.T) {
 		for range 3 {
 			w.must(w.RegisterTargets(t.Context(), other.Name, addrs(1)))
 		}
-		time.Sleep(30*time.Second - 1)
+		time.Sleep(30*time.Second - time.Nanosecond)
 		refused() // and costs nothing
 		w.update(func(g *TargetGroup) { g.SlowStart = time.Minute })
 		refused() // the interval goes on
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		w.deregister(addr(0))
 		w.wantHealth(addr(0), draining)
 		w.update(func(g *TargetGroup) { g.CallInterval = 0 })
