@@ -156,7 +156,7 @@ func loadTarget(t testing.TB, c clusters.Cluster) string {
 
 // TestCluster goes the way of a user, once from one end to the other.
 func TestE2ECluster(t *testing.T) {
-	const name = "e2e"
+	const name = "e2e-cluster"
 	before := embeddedtest.HostState(t)
 	p := newProvider(t, name)
 	c, client := up(t, p, name, 2)
