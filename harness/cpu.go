@@ -21,7 +21,7 @@ func (c cpuUse) String() string {
 	if !c.known {
 		return "not known on this system"
 	}
-	return fmt.Sprintf("%.0f %% busy on average, saturated in %.0f %% of the seconds, limit %.0f %%",
+	return fmt.Sprintf("%.0f %% busy on average, saturated in %.0f %% of the seconds, of which %.0f %% may be; if it was not: try --parallel 1, or a machine with less to do",
 		100*c.mean, 100*c.saturated, 100*maxSaturated)
 }
 

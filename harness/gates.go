@@ -71,13 +71,14 @@ func (t *trialRun) gates() []Gate {
 
 	// What was in flight when the scenario began and fails later counts as its
 	// doing: from the outside the two can not be told apart.
-	early := 0
+	early, how := 0, make(map[Outcome]int)
 	for _, f := range t.tally.failures {
 		if f.ended <= t.tally.scenarioAt {
 			early++
+			how[f.outcome]++
 		}
 	}
-	gate("clean baseline", early == 0, "%d failed requests before the scenario began", early)
+	gate("clean baseline", early == 0, "%d failed requests before the scenario began%s", early, outcomesText(how))
 
 	asked := float64(s.Load.Rate + s.Load.ControlRate)
 	gate("rate", stats.AchievedRate >= minAchievedShare*asked,
@@ -110,6 +111,20 @@ func (t *trialRun) gates() []Gate {
 	}
 	gate("CPU", t.cpu.saturated <= maxSaturated, "%s", t.cpu)
 	return gates
+}
+
+// outcomesText lists failures by outcome: " (3 x 502, 1 x timeout)", or nothing.
+func outcomesText(counts map[Outcome]int) string {
+	var parts []string
+	for _, o := range Outcomes {
+		if n := counts[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d x %s", n, o))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }
 
 // changedParts are the processes that are not the same before and after, but

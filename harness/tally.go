@@ -113,7 +113,7 @@ func (t *tally) hookFailed(e Event) {
 	if err == nil && e.At-deletion.At >= time.Duration(grace)*time.Second-cutTolerance {
 		return
 	}
-	t.failedHook = e.Object + ": " + e.Detail["message"]
+	t.failedHook = e.Object + ": " + e.Detail["message"] + " (does the image have the command? the sleep action needs none)"
 }
 
 // Log implements Recorder.

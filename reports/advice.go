@@ -67,7 +67,7 @@ func applicationAdvice(was, is harness.Workload) []string {
 			advice = append(advice, fmt.Sprintf("The grace period (%s) ends before the waiting (%s) does: requests in flight are cut by SIGKILL. Make it longer.",
 				is.GracePeriod, busy))
 		} else if left > 0 {
-			advice = append(advice, fmt.Sprintf("preStop counts against the grace period: %s of it are left to finish requests. Raise it if yours take longer.", left))
+			advice = append(advice, fmt.Sprintf("The waiting counts against the grace period: %s of it are left to finish requests. Raise it if yours take longer.", left))
 		}
 	}
 	return advice

@@ -54,8 +54,17 @@ func deploymentDiff(d *diff, was, is harness.Workload) {
 			} else {
 				d.change(preStop(was), preStop(is))
 			}
-		}, "      containers:", "        - name: app")
+		}, "      containers:", "        - "+containerName(was))
 	}, "  template:", "    spec:")
+}
+
+// containerName is what tells the reader which container is meant. The names in
+// manifests of the user's own are not read here.
+func containerName(w harness.Workload) string {
+	if w.App != nil {
+		return "# your container, the one that answers the requests"
+	}
+	return "name: app"
 }
 
 // loadBalancerDiff has the annotations and labels of the AWS Load Balancer

@@ -161,7 +161,7 @@ func TestEditDiff(t *testing.T) {
 -      terminationGracePeriodSeconds: 30
 +      terminationGracePeriodSeconds: 60
        containers:
-         - name: app
+         - # your container, the one that answers the requests
 +          lifecycle:
 +            preStop:
 +              sleep: {seconds: 10}

@@ -25,6 +25,7 @@ import (
 	"lameduck/clusters/alb"
 	"lameduck/clusters/embedded/embeddedtest"
 	"lameduck/clusters/images"
+	"lameduck/clusters/metrics"
 )
 
 // The test binary is also "lameduck" for the clusters that it makes: their
@@ -54,7 +55,23 @@ func TestMain(m *testing.M) {
 		_, err = p.Up(ctx, clusters.Options{Name: os.Args[2], Nodes: 1}, os.Stderr)
 	case "pause": // NAME STATEDIR: until it is killed
 		err = pauseAPIServer(ctx, provider(os.Args[3]), os.Args[2])
+	case "external-metrics":
+		var o metrics.Options
+		fs := flag.NewFlagSet("external-metrics", flag.ExitOnError)
+		for name, to := range map[string]*string{
+			"kubeconfig": &o.Kubeconfig, "address": &o.Address, "tls-cert": &o.Cert, "tls-key": &o.Key, "client-ca": &o.ClientCA,
+		} {
+			fs.StringVar(to, name, "", "")
+		}
+		fs.Parse(os.Args[2:])
+		err = metrics.Run(ctx, o)
 	default:
+		// As a process of a cluster that this function does not know, the tests would
+		// run within the tests, and remove the cluster that is being made.
+		if !strings.HasPrefix(os.Args[1], "-test.") {
+			err = fmt.Errorf("%s: not one of lameduck's commands that these tests need", os.Args[1])
+			break
+		}
 		os.Exit(m.Run())
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,13 +65,19 @@ func (c *Cluster) setProxy(ctx context.Context, n int, s clusters.KubeProxySetti
 	}
 	defer release()
 	dir := c.layout.host(node)
-	if err := os.WriteFile(filepath.Join(dir, kubeProxyFile), []byte(kubeProxyConfig(dir, n, s)), 0o600); err != nil {
-		return err
+	path, config := filepath.Join(dir, kubeProxyFile), []byte(kubeProxyConfig(dir, n, s))
+	// Not written in vain: kube-proxy watches its file, and exits when it changes.
+	old, err := os.ReadFile(path)
+	changed := err != nil || !bytes.Equal(old, config)
+	if changed {
+		if err := os.WriteFile(path, config, 0o600); err != nil {
+			return err
+		}
 	}
 	if exists(c.layout.stopped(node)) {
 		return nil
 	}
-	if is, err := c.proxySettings(ctx, node); err != nil || is != s {
+	if is, err := c.proxySettings(ctx, node); changed || err != nil || is != s {
 		r := machine.Request{Do: machine.Restart, Component: kubeProxy}
 		if err := machine.Ask(ctx, c.layout.netnsPath(node), r); err != nil {
 			return err

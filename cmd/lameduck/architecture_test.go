@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"clusters/images":          {},
 	"clusters/metrics":         {},
 	"clusters/kube":            {"harness", "harness/evidence", "clusters", "clusters/embedded", "clusters/images", "clusters/metrics"},
-	"clusters/embedded":        {"clusters", "clusters/images", "clusters/alb"},
+	"clusters/embedded":        {"clusters", "clusters/images", "clusters/alb", "clusters/metrics"},
 	"clusters/embedded/build":  {},
 	"clusters/alb":             {"clusters/alb"},
 	"clusters/alb/accesslog":   {},

@@ -170,6 +170,7 @@ func (j *job) run(ctx context.Context, lab *lab, parent string, stays bool, out 
 	end := harness.RunEnd{Ended: time.Now().UTC().Format(time.RFC3339), Complete: runErr == nil}
 	if runErr != nil {
 		end.Reason = runErr.Error()
+		log.printf("the run is not complete; to complete it: lameduck run --resume %s", o.dir)
 	}
 	if err := store.Finish(end); err != nil {
 		o.err = errors.Join(runErr, err)
