@@ -78,8 +78,8 @@ func (b *faults) end() error {
 	return errors.Join(b.errs...)
 }
 
-// deregistrationLag is the load balancer's, or that of a fault.
-func (s Setup) deregistrationLag() DurationRange {
+// DeregistrationLag is the load balancer's, or that of a fault.
+func (s Setup) DeregistrationLag() DurationRange {
 	lag := s.LoadBalancer.DeregistrationLag
 	for _, f := range s.Faults {
 		if f.Kind == FaultLateDeregistration {

@@ -132,10 +132,7 @@ func (s *schedule) start(ctx context.Context, t Trial) {
 	if ctx.Err() != nil {
 		return
 	}
-	alone := len(t.Setup.unsharedFaults()) > 0
-	if x, ok := s.runner.Scenarios[t.Setup.Scenario.Name].(Exclusive); ok && x.Exclusive() {
-		alone = true
-	}
+	alone := Alone(t.Setup, s.runner.Scenarios[t.Setup.Scenario.Name])
 	if alone || t.Setup.Cluster != s.cluster {
 		s.wait()
 	}
@@ -155,6 +152,13 @@ func (s *schedule) start(ctx context.Context, t Trial) {
 	if alone {
 		s.wait()
 	}
+}
+
+// Alone says whether a trial with this setup and scenario has to have the cluster
+// for itself.
+func Alone(s Setup, scenario Scenario) bool {
+	x, ok := scenario.(Exclusive)
+	return (ok && x.Exclusive()) || len(s.unsharedFaults()) > 0
 }
 
 // wait returns when no trial is under way.

@@ -219,7 +219,7 @@ func (t *trialRun) attack(ctx context.Context, d Deployment) error {
 		stats, err := t.Attacker.Attack(actx, AttackSpec{
 			Target: d.Target(), Load: load, Anchor: t.clock.Anchor(), IDPrefix: "r",
 			Limit: Dur(load.Baseline.Duration + spec.Limit.Duration + load.Settle.Duration +
-				t.trial.Setup.deregistrationLag().Max + removeLimit),
+				t.trial.Setup.DeregistrationLag().Max + removeLimit),
 		}, t.tally.Request)
 		done <- attacked{stats, err}
 		stop() // without load the scenario proves nothing
@@ -296,7 +296,7 @@ const unhealthyAfter = 12 * time.Second
 // gets requests for the lag after that.
 func (t *trialRun) settle() time.Duration {
 	s, now := t.trial.Setup, t.clock.Now()
-	lag := s.deregistrationLag().Max
+	lag := s.DeregistrationLag().Max
 	t.tally.mu.Lock()
 	defer t.tally.mu.Unlock()
 	until := now

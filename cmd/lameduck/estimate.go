@@ -45,16 +45,7 @@ func estimate(p harness.Plan, parallel int) time.Duration {
 
 // alone says whether a trial has the cluster for itself.
 func alone(s harness.Setup) bool {
-	x, ok := experiments.Scenarios()[s.Scenario.Name].(harness.Exclusive)
-	if ok && x.Exclusive() {
-		return true
-	}
-	for _, f := range s.Faults {
-		if !f.Shared() {
-			return true
-		}
-	}
-	return false
+	return harness.Alone(s, experiments.Scenarios()[s.Scenario.Name])
 }
 
 // trialTime is about how long one trial takes.
@@ -85,20 +76,9 @@ func trialTime(s harness.Setup) time.Duration {
 	}
 	if s.LoadBalancer.TargetType == harness.TargetIP {
 		// The load goes on until the deregistrations have taken effect.
-		disruption = max(disruption, deregistrationLag(s))
+		disruption = max(disruption, s.DeregistrationLag().Max)
 	}
 	return around + s.Load.Baseline.Duration + disruption + s.Load.Settle.Duration
-}
-
-// deregistrationLag is how late the deregistrations take effect at most.
-func deregistrationLag(s harness.Setup) time.Duration {
-	lag := s.LoadBalancer.DeregistrationLag
-	for _, f := range s.Faults {
-		if f.Kind == harness.FaultLateDeregistration {
-			lag = f.Lag
-		}
-	}
-	return lag.Max
 }
 
 // stopTime is about how long a pod takes from its deletion to its end.
