@@ -54,6 +54,8 @@ type faultKind struct {
 	// shared: it touches the workload of its own trial only, so that other trials
 	// may run beside it.
 	shared bool
+	// node: it is of one node among others.
+	node bool
 	// deployed: it is part of what is deployed, and so lasts for the whole trial.
 	deployed bool
 	// check says what is wrong with the parameters that the kind uses.
@@ -64,15 +66,15 @@ type faultKind struct {
 
 var faultKinds = map[FaultKind]faultKind{
 	FaultDropFIN:            {shared: true},
-	FaultPacketLoss:         {uses: []string{"share"}, check: checkShare},
-	FaultLinkDown:           {},
+	FaultPacketLoss:         {node: true, uses: []string{"share"}, check: checkShare},
+	FaultLinkDown:           {node: true},
 	FaultLateDeregistration: {shared: true, deployed: true, uses: []string{"lag"}, check: checkLag},
 	FaultLostDeregistration: {shared: true, deployed: true},
 	FaultThrottledAPI:       {shared: true, deployed: true, uses: []string{"every"}, check: checkEvery},
 	FaultSlowAPIServer:      {uses: []string{"share"}, check: checkShare},
 	FaultPausedAPIServer:    {},
-	FaultPausedKubelet:      {},
-	FaultPausedKubeProxy:    {},
+	FaultPausedKubelet:      {node: true},
+	FaultPausedKubeProxy:    {node: true},
 }
 
 // FaultKinds are all kinds, sorted.
@@ -91,6 +93,9 @@ func (f Fault) Deployed() bool { return faultKinds[f.Kind].deployed }
 
 // Shared says whether other trials may run on the cluster meanwhile.
 func (f Fault) Shared() bool { return faultKinds[f.Kind].shared }
+
+// OfNode says whether the fault is one of a single node.
+func (f Fault) OfNode() bool { return faultKinds[f.Kind].node }
 
 // unsharedFaults are those that other trials on the cluster would notice.
 func (s Setup) unsharedFaults() []Fault {

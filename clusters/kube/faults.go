@@ -13,17 +13,14 @@ import (
 )
 
 // breakages are the kinds of fault that are done to the cluster.
-var breakages = map[harness.FaultKind]struct {
-	kind   clusters.BreakageKind
-	onNode bool // it concerns one node
-}{
-	harness.FaultDropFIN:         {kind: clusters.BreakDropFIN},
-	harness.FaultPacketLoss:      {clusters.BreakPacketLoss, true},
-	harness.FaultLinkDown:        {clusters.BreakLinkDown, true},
-	harness.FaultSlowAPIServer:   {kind: clusters.BreakSlowAPIServer},
-	harness.FaultPausedAPIServer: {kind: clusters.BreakPauseAPIServer},
-	harness.FaultPausedKubelet:   {clusters.BreakPauseKubelet, true},
-	harness.FaultPausedKubeProxy: {clusters.BreakPauseKubeProxy, true},
+var breakages = map[harness.FaultKind]clusters.BreakageKind{
+	harness.FaultDropFIN:         clusters.BreakDropFIN,
+	harness.FaultPacketLoss:      clusters.BreakPacketLoss,
+	harness.FaultLinkDown:        clusters.BreakLinkDown,
+	harness.FaultSlowAPIServer:   clusters.BreakSlowAPIServer,
+	harness.FaultPausedAPIServer: clusters.BreakPauseAPIServer,
+	harness.FaultPausedKubelet:   clusters.BreakPauseKubelet,
+	harness.FaultPausedKubeProxy: clusters.BreakPauseKubeProxy,
 }
 
 // Break implements harness.Faulty.
@@ -58,20 +55,20 @@ func (d *deployment) Break(ctx context.Context, f harness.Fault) (mend func(cont
 
 // breakages are what makes a fault.
 func (d *deployment) breakages(f harness.Fault) ([]clusters.Breakage, error) {
-	b, known := breakages[f.Kind]
+	kind, known := breakages[f.Kind]
 	switch {
 	case !known:
 		return nil, fmt.Errorf("fault %s is none that is done to a cluster: want one of %v", f.Kind, slices.Sorted(maps.Keys(breakages)))
 	case f.Kind == harness.FaultDropFIN:
-		return d.podBreakages(b.kind)
-	case !b.onNode:
-		return []clusters.Breakage{{Kind: b.kind, Share: f.Share}}, nil
+		return d.podBreakages(kind)
+	case !f.OfNode():
+		return []clusters.Breakage{{Kind: kind, Share: f.Share}}, nil
 	}
 	node, err := d.node()
 	if err != nil {
 		return nil, err
 	}
-	return []clusters.Breakage{{Kind: b.kind, Node: node, Share: f.Share}}, nil
+	return []clusters.Breakage{{Kind: kind, Node: node, Share: f.Share}}, nil
 }
 
 // podBreakages has one for each node with the workload's pods of the moment, of

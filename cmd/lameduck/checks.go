@@ -56,7 +56,7 @@ func checkNodes(e harness.Experiment, nodes int) error {
 	sets := append([]harness.FaultSet{{Faults: e.Base.Faults}}, e.FaultSets...)
 	for _, set := range sets {
 		for _, f := range set.Faults {
-			if ofNode(f.Kind) {
+			if f.OfNode() {
 				what = "fault " + string(f.Kind)
 			}
 		}
@@ -65,14 +65,4 @@ func checkNodes(e harness.Experiment, nodes int) error {
 		return nil
 	}
 	return fmt.Errorf("%s concerns one node of several, but the cluster has %d: want %d or more (--nodes, spec.cluster.nodes)", what, nodes, minNodes)
-}
-
-// ofNode says whether a fault is one of a single node.
-func ofNode(kind harness.FaultKind) bool {
-	switch kind {
-	case harness.FaultPacketLoss, harness.FaultLinkDown, harness.FaultPausedKubelet, harness.FaultPausedKubeProxy:
-		return true
-	default:
-		return false
-	}
 }
